@@ -1,0 +1,102 @@
+"""What every artifact shares: atomic writes, content digests, and a record of where it came from."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+@contextlib.contextmanager
+def atomic_path(target: Path) -> Iterator[Path]:
+    """A temporary path beside `target`; on leaving without error it is synced to disk and takes the target's place."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(target: Path, value: Any) -> None:
+    with atomic_path(target) as temporary:
+        temporary.write_text(json.dumps(value, indent=2, sort_keys=True, default=_plain) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is not valid JSON ({error}). Restore the file or make the artifact again.") from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} cannot be stored as JSON")
+
+
+def digest_bytes(*parts: bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def digest_json(value: Any) -> str:
+    return digest_bytes(json.dumps(value, sort_keys=True, default=_plain).encode())
+
+
+def digest_tensors(tensors: Mapping[str, Any]) -> str:
+    """Of names, types, shapes and values: the identity of a set of weights, however they are stored."""
+    parts: list[bytes] = []
+    for name in sorted(tensors):
+        array = tensors[name].detach().cpu().contiguous().numpy()
+        parts += [name.encode(), str(array.dtype).encode(), str(array.shape).encode(), array.tobytes()]
+    return digest_bytes(*parts)
+
+
+def provenance(**inputs: str) -> dict[str, Any]:
+    """Package versions, git revision, platform, and the digests of what went in."""
+    versions = {}
+    for package in ("leplanner", "torch", "numpy", "stable-worldmodel", "mujoco"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    return {
+        "versions": versions,
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "git_revision": _git_revision(),
+        "inputs": inputs,
+    }
+
+
+def _git_revision() -> str | None:
+    root = Path(__file__).resolve().parent.parent
+    if not (root / ".git").exists():
+        return None
+    result = subprocess.run(
+        ["git", "-C", str(root), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
+    )
+    return result.stdout.strip() or None

@@ -1,0 +1,1 @@
+"""Episodes on disk, their split, and the samplers that draw training windows from them."""

@@ -1,0 +1,215 @@
+"""Episodes read from disk: one view over our files, the released files' variants, and Lance.
+
+A *row* is a stored frame. A row holds the actions taken between it and the next row: one action in
+released files, a block of several in files that keep only every f-th frame. `steps_per_row` says which.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import h5py
+import numpy as np
+
+from ..artifacts import digest_bytes
+from ..tasks import Task
+
+Array = np.ndarray
+EPISODE_COLUMNS = ("episode_idx", "ep_idx")
+
+
+class Frames(Protocol):
+    """Random access to uint8 frames by row; an array, or a file read on demand."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __getitem__(self, rows: Any) -> Array: ...
+
+
+@dataclass(frozen=True)
+class Episodes:
+    frames: Frames = field(repr=False)  # (R, H, W, 3) uint8
+    actions: Array = field(repr=False)  # (R, steps_per_row, d_a) raw; NaN in an episode's last row
+    states: Array | None = field(repr=False)  # (R, S) physical state, for evaluation and probes only
+    starts: Array = field(repr=False)  # (E,) first row of each episode
+    lengths: Array = field(repr=False)  # (E,) rows of each episode
+    ids: Array = field(repr=False)  # (E,) what an episode is called; the split depends on it alone
+    steps_per_row: int
+    digest: str
+    meta: dict[str, Any] = field(repr=False, default_factory=dict)
+
+    @property
+    def action_dim(self) -> int:
+        return self.actions.shape[-1]
+
+    @property
+    def rows(self) -> int:
+        return len(self.actions)
+
+    def rows_per_block(self, block: int) -> int:
+        if block % self.steps_per_row:
+            raise ValueError(
+                f"A block of {block} actions was asked for, but a row of this dataset spans {self.steps_per_row} "
+                f"actions, which does not divide it. Collect with --every {block} or --every 1."
+            )
+        return block // self.steps_per_row
+
+    def episode_rows(self, episodes: Array) -> Array:
+        return np.concatenate([np.arange(self.starts[e], self.starts[e] + self.lengths[e]) for e in episodes])
+
+
+def is_validation(ids: Array, share: float = 0.05) -> Array:
+    """(E,) bool: the held-out episodes. A hash of the episode's own id decides, so adding episodes, reordering
+    them or asking twice never moves one from one side to the other."""
+    mixed = np.asarray(ids, dtype=np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    with np.errstate(over="ignore"):
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+        mixed ^= mixed >> np.uint64(31)
+    return mixed.astype(np.float64) / 2.0**64 < share
+
+
+def split(episodes: Episodes, share: float = 0.05) -> tuple[Array, Array]:
+    """Indices of the training and the validation episodes; each side is never empty when there are two episodes."""
+    held_out = is_validation(episodes.ids, share)
+    if len(held_out) > 1 and not held_out.any():
+        held_out[np.argmin(episodes.ids)] = True
+    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
+
+
+def action_statistics(episodes: Episodes, train: Array) -> tuple[Array, Array]:
+    """Mean and standard deviation of each raw action dimension over the training episodes."""
+    actions = episodes.actions[episodes.episode_rows(train)].reshape(-1, episodes.action_dim)
+    actions = actions[np.isfinite(actions).all(axis=1)].astype(np.float64)
+    if len(actions) == 0:
+        raise ValueError("The dataset's training episodes hold no finite action. Column 'action' seems to be empty.")
+    mean, std = actions.mean(axis=0), actions.std(axis=0)
+    return mean, np.where(std < 1e-6, 1.0, std)
+
+
+def open_episodes(path: str | Path, task: Task | None = None, in_memory: bool | None = None) -> Episodes:
+    """Open an HDF5 file or a Lance dataset. `in_memory` loads all frames (default: when they take under 6 GB)."""
+    path = Path(path)
+    if not path.exists():
+        raise ValueError(f"No dataset at {path}. Make one with: leplanner collect TASK --out {path}")
+    if path.is_dir() and (path.suffix == ".lance" or any(path.glob("*.lance")) or (path / "_versions").exists()):
+        from .swm_lance import open_lance
+
+        return open_lance(path, task)
+    return _open_hdf5(path, task, in_memory)
+
+
+def _open_hdf5(path: Path, task: Task | None, in_memory: bool | None) -> Episodes:
+    try:
+        file = h5py.File(path, "r")
+    except OSError as error:
+        raise ValueError(
+            f"{path} cannot be opened as HDF5 ({error}). It is truncated or of another format; "
+            "copy it again, or collect it again."
+        ) from error
+    lengths, starts = (_column(file, name, path)[:].astype(np.int64) for name in ("ep_len", "ep_offset"))
+    pixels, action = _column(file, "pixels", path), _column(file, "action", path)
+    if pixels.ndim != 4 or pixels.shape[-1] != 3 or pixels.dtype != np.uint8:
+        raise ValueError(
+            f"{path}: column 'pixels' has shape {pixels.shape} and type {pixels.dtype}; "
+            "expected (rows, height, width, 3) of uint8."
+        )
+    steps_per_row = int(file.attrs.get("steps_per_row", 1))
+    state_columns = ("state",) if task is None or "state" in file else task.state_columns
+    if task is not None:
+        state_columns = tuple(name for name in state_columns if name in file) and state_columns
+    states = None
+    if all(name in file for name in state_columns):
+        states = np.concatenate([_read(file[name], path) for name in state_columns], axis=-1)
+    actions = _shape_actions(_read(action, path), steps_per_row, task, path)
+    ids = _episode_ids(file, starts, path)
+    _check_index(path, starts, lengths, len(pixels), {"action": len(actions), "state": None if states is None else len(states)})
+    size = int(np.prod(pixels.shape))
+    frames: Frames = pixels
+    if in_memory or (in_memory is None and size < 6e9):
+        frames = _read(pixels, path)
+    meta = json.loads(file.attrs.get("leplanner", "{}"))
+    return Episodes(
+        frames=frames,
+        actions=actions,
+        states=states,
+        starts=starts,
+        lengths=lengths,
+        ids=ids,
+        steps_per_row=steps_per_row,
+        digest=meta.get("digest") or _foreign_digest(actions, lengths, pixels),
+        meta=meta,
+    )
+
+
+def _column(file: h5py.File, name: str, path: Path) -> h5py.Dataset:
+    found = file.get(name)
+    if not isinstance(found, h5py.Dataset):
+        raise ValueError(
+            f"{path} has no column {name!r}; found: {', '.join(sorted(file)) or 'nothing'}. A dataset needs pixels, "
+            "action, ep_len and ep_offset (stable-worldmodel's HDF5 layout). Collect one with: leplanner collect"
+        )
+    return found
+
+
+def _read(column: h5py.Dataset, path: Path) -> Array:
+    try:
+        import hdf5plugin  # noqa: F401  (registers Blosc, which released files use)
+    except ImportError:
+        pass
+    try:
+        return column[:]
+    except OSError as error:
+        name = str(column.name).lstrip("/")
+        raise ValueError(
+            f"{path}: column {name!r} cannot be read ({error}). Either the file is truncated (copy it again) or it is "
+            "compressed with a filter that is missing here (pip install hdf5plugin)."
+        ) from error
+
+
+def _shape_actions(action: Array, steps_per_row: int, task: Task | None, path: Path) -> Array:
+    flat = action.reshape(len(action), -1)
+    if flat.shape[1] % steps_per_row:
+        raise ValueError(
+            f"{path}: column 'action' is {flat.shape[1]} wide, which {steps_per_row} actions a row do not divide."
+        )
+    actions = flat.reshape(len(flat), steps_per_row, -1).astype(np.float32)
+    if task is not None and actions.shape[-1] != task.action_dim:
+        raise ValueError(
+            f"{path}: column 'action' has {actions.shape[-1]} dimensions, but {task.title} has {task.action_dim}. "
+            "Is this another task's dataset?"
+        )
+    return actions
+
+
+def _episode_ids(file: h5py.File, starts: Array, path: Path) -> Array:
+    for name in EPISODE_COLUMNS:
+        if name in file:
+            return _read(file[name], path).reshape(-1)[starts].astype(np.int64)
+    return np.arange(len(starts), dtype=np.int64)
+
+
+def _check_index(path: Path, starts: Array, lengths: Array, rows: int, columns: dict[str, int | None]) -> None:
+    for name, found in columns.items():
+        if found is not None and found != rows:
+            raise ValueError(f"{path}: column {name!r} has {found} rows, but 'pixels' has {rows}. The file is damaged.")
+    if len(starts) != len(lengths) or len(starts) == 0:
+        raise ValueError(f"{path}: {len(lengths)} values in 'ep_len' and {len(starts)} in 'ep_offset'; expected one each an episode.")
+    ends = starts + lengths
+    if (lengths <= 0).any() or (starts < 0).any() or int(ends.max()) > rows:
+        raise ValueError(
+            f"{path}: 'ep_offset' and 'ep_len' reach row {int(ends.max())}, but 'pixels' has {rows} rows. "
+            "The file is truncated; copy or collect it again."
+        )
+
+
+def _foreign_digest(actions: Array, lengths: Array, pixels: h5py.Dataset) -> str:
+    """Of all actions, lengths and a sample of frames: hashing terabytes of pixels would take hours."""
+    sample: Sequence[int] = sorted(set(np.linspace(0, len(pixels) - 1, 32).astype(int).tolist()))
+    parts = [pixels[row].tobytes() for row in sample]
+    return digest_bytes(actions.tobytes(), lengths.tobytes(), str(pixels.shape).encode(), *parts)

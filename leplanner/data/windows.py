@@ -1,0 +1,155 @@
+"""Draws training samples: windows of frames for the world model, (context, past blocks, goal, offset) for planners."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .episodes import Array, Episodes
+
+
+@dataclass(frozen=True)
+class ActionScale:
+    """Actions are standardised per raw dimension, then packed into blocks."""
+
+    mean: Array  # (d_a,)
+    std: Array  # (d_a,)
+
+    def standardise(self, actions: Array) -> Array:
+        return ((actions - self.mean) / self.std).astype(np.float32)
+
+    def zero_block(self, block: int) -> Array:
+        """A block of raw zero actions, (A,)."""
+        return np.tile(self.standardise(np.zeros_like(self.mean)), block)
+
+
+@dataclass(frozen=True)
+class WorldBatch:
+    frames: Array  # (B, N+1, S, S, 3) uint8
+    blocks: Array  # (B, N, A) standardised; block k leaves frame k
+    rows: Array  # (B, N+1)
+
+
+@dataclass(frozen=True)
+class PlanBatch:
+    context: Array  # (B, N, D)
+    past_blocks: Array  # (B, N-1, A)
+    goal: Array  # (B, D)
+    offset: Array  # (B,) q, in blocks
+    first_block: Array  # (B, A) the block the data took next: for densities and diagnostics, never a target
+
+
+class BlockTable:
+    """Standardised action blocks by the row they leave."""
+
+    def __init__(self, episodes: Episodes, scale: ActionScale, block: int):
+        self.stride = episodes.rows_per_block(block)
+        self.actions = scale.standardise(episodes.actions).reshape(episodes.rows, -1)
+        self.zero = scale.zero_block(block)
+        last = episodes.starts + episodes.lengths - 1
+        inner = np.ones(episodes.rows, bool)
+        inner[last] = False
+        broken = inner & ~np.isfinite(self.actions).all(axis=1)
+        if broken.any():
+            row = int(np.flatnonzero(broken)[0])
+            raise ValueError(
+                f"Column 'action' is not finite in {int(broken.sum())} rows inside episodes (first: row {row}); only an "
+                "episode's last row may be NaN. Repair or re-collect the dataset."
+            )
+
+    def leaving(self, rows: Array) -> Array:
+        """(...,) rows -> (..., A)"""
+        steps = rows[..., None] + np.arange(self.stride)
+        return self.actions[steps].reshape(*rows.shape, -1)
+
+
+def rows_with_future(episodes: Episodes, chosen: Array, ahead: int) -> Array:
+    """All rows of the chosen episodes that have at least `ahead` rows after them."""
+    starts, counts = episodes.starts[chosen], np.maximum(episodes.lengths[chosen] - ahead, 0)
+    total = int(counts.sum())
+    within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.repeat(starts, counts) + within
+
+
+class WorldWindows:
+    """N+1 frames a block apart, and the N blocks between them."""
+
+    def __init__(self, episodes: Episodes, chosen: Array, scale: ActionScale, block: int, context: int):
+        self.episodes, self.context = episodes, context
+        self.table = BlockTable(episodes, scale, block)
+        self.starts = rows_with_future(episodes, chosen, context * self.table.stride)
+        if len(self.starts) == 0:
+            longest = int(episodes.lengths[chosen].max()) if len(chosen) else 0
+            raise ValueError(
+                f"No window fits: {context + 1} frames {self.table.stride} rows apart need episodes of at least "
+                f"{context * self.table.stride + 1} rows; {len(chosen)} episodes were given, the longest of {longest}."
+            )
+
+    def draw(self, rng: np.random.Generator, count: int) -> WorldBatch:
+        return self.at(self.starts[rng.integers(len(self.starts), size=count)])
+
+    def at(self, starts: Array) -> WorldBatch:
+        rows = starts[:, None] + self.table.stride * np.arange(self.context + 1)
+        return WorldBatch(read_frames(self.episodes, rows), self.table.leaving(rows[:, :-1]), rows)
+
+
+def read_frames(episodes: Episodes, rows: Array) -> Array:
+    """Frames at any rows, in any order, repeats allowed (a file on disk wants them sorted and single)."""
+    if isinstance(episodes.frames, np.ndarray):
+        return episodes.frames[rows]
+    unique, place = np.unique(rows, return_inverse=True)
+    return episodes.frames[unique][place.reshape(rows.shape)]
+
+
+class PlanWindows:
+    """Planning samples over cached latents.
+
+    A share of the contexts is cut short and padded as at the start of an episode (the first frame repeated,
+    raw zero actions between), so that a controller's first decisions are in distribution.
+    """
+
+    def __init__(
+        self,
+        latents: Array,
+        episodes: Episodes,
+        chosen: Array,
+        scale: ActionScale,
+        block: int,
+        context: int,
+        pad_share: float = 0.25,
+    ):
+        self.latents, self.context, self.pad_share = latents, context, pad_share
+        self.table = BlockTable(episodes, scale, block)
+        stride = self.table.stride
+        self.current = rows_with_future(episodes, chosen, stride)
+        if len(self.current) == 0:
+            raise ValueError(f"No planning sample fits: none of {len(chosen)} episodes has {stride + 1} rows.")
+        episode = np.searchsorted(episodes.starts, self.current, side="right") - 1
+        self.history = (self.current - episodes.starts[episode]) // stride  # blocks available behind
+        self.future = (episodes.starts[episode] + episodes.lengths[episode] - 1 - self.current) // stride
+
+    def draw(self, rng: np.random.Generator, count: int, max_offset: int) -> PlanBatch:
+        """The offset is uniform over what the episode still holds, up to `max_offset` blocks."""
+        pick = rng.integers(len(self.current), size=count)
+        offset = 1 + (rng.random(count) * np.minimum(self.future[pick], max_offset)).astype(np.int64)
+        history = np.minimum(self.history[pick], self.context - 1)
+        cut = rng.random(count) < self.pad_share
+        history = np.where(cut, np.minimum(history, rng.integers(0, self.context, size=count)), history)
+        return self.at(self.current[pick], offset, history)
+
+    def at(self, current: Array, offset: Array, history: Array) -> PlanBatch:
+        """`history`: how many blocks before `current` are real; what lies before is padding."""
+        stride, n = self.table.stride, self.context
+        back = np.arange(n - 1, -1, -1)  # N-1, ..., 0
+        rows = current[:, None] - stride * np.minimum(back, history[:, None])
+        blocks = self.table.leaving(rows[:, :-1])
+        padded = back[:-1] > history[:, None]
+        blocks[padded] = self.table.zero
+        return PlanBatch(
+            context=self.latents[rows].astype(np.float32),
+            past_blocks=blocks,
+            goal=self.latents[current + stride * offset].astype(np.float32),
+            offset=offset,
+            first_block=self.table.leaving(current),
+        )

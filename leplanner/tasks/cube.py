@@ -1,0 +1,80 @@
+"""Cube: a robot arm carries a cube; state is qpos(21), qvel(20), the cube's pose being qpos[14:21]."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .spec import Array, Simulator, Task
+
+SUCCESS_M = 0.04
+BLOCK = slice(14, 17)
+
+
+def error(state: Array, goal: Array) -> Array:
+    return np.linalg.norm(state[..., BLOCK] - goal[..., BLOCK], axis=-1)
+
+
+def success(state: Array, goal: Array) -> Array:
+    return error(state, goal) <= SUCCESS_M
+
+
+class RestlessOracle:
+    """OGBench's scripted oracle; when it has placed the cube, it gets a new target, so that cubes keep moving.
+
+    The oracle draws from numpy's global generator; what it drew is overwritten from ours, which makes
+    an episode a function of its seed.
+    """
+
+    def __init__(self, sim: Simulator, rng: np.random.Generator):
+        from ogbench.manipspace.oracles.markov.cube_markov import CubeMarkovOracle
+
+        self.sim: Any = sim
+        self.rng = rng
+        self.oracle = CubeMarkovOracle(env=self.sim.env, min_norm=rng.uniform(0.3, 0.6))
+        self.noise_level = rng.uniform(0.0, 0.1)
+        self.random_share = rng.choice([0.0, 0.0, 0.05])
+        self.withdraw_share = 0.5  # after placing: withdraw as the oracle does, or turn to the new target at once
+        self._new_target()
+
+    def _new_target(self) -> None:
+        self.sim.new_target(self.rng)
+        global_state = np.random.get_state()
+        self.oracle.reset(None, None)
+        np.random.set_state(global_state)
+        low, high = self.sim.arm_bounds()
+        self.oracle._final_pos = self.rng.uniform(low, high)
+        self.oracle._final_yaw = self.rng.uniform(-np.pi, np.pi)
+        self.withdraw = self.rng.random() < self.withdraw_share
+
+    def act(self) -> Array:
+        info = self.sim.info()
+        action = np.asarray(self.oracle.select_action(None, info))
+        placed = np.linalg.norm(info["privileged/target_block_pos"] - info["privileged/block_0_pos"]) <= 0.02
+        let_go = info["proprio/gripper_contact"][0] < 0.1 and info["proprio/effector_pos"][2] > 0.12
+        if self.oracle.done or (placed and let_go and not self.withdraw):
+            self._new_target()
+        if self.rng.random() < self.random_share:
+            return self.rng.uniform(-1.0, 1.0, size=5)
+        spread = self.noise_level * np.array([1.0, 1.0, 1.0, 3.0, 10.0])
+        return np.clip(action + self.rng.normal(size=5) * spread, -1.0, 1.0)
+
+
+TASK = Task(
+    name="cube",
+    title="Cube",
+    env_id="swm/OGBCube-v0",
+    # the target's ghost is not drawn: a planner must read its goal from the goal image
+    env_options={"env_type": "single", "mode": "data_collection", "visualize_info": False},
+    action_dim=5,
+    state_dim=41,
+    state_columns=("qpos", "qvel"),
+    error_unit="m",
+    error=error,
+    success=success,
+    probe_names=("block_x", "block_y", "block_z"),
+    probe_unit="m",
+    probe=lambda state: state[..., BLOCK],
+    behaviour=RestlessOracle,
+)

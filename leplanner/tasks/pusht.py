@@ -1,0 +1,135 @@
+"""PushT: a disc pushes a T on a table of 512 px; state is agent xy, block xy, block angle, agent velocity."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .spec import Array, Simulator, SmoothNoise, Task, wrapped
+
+ACTION_PX = 100.0  # a unit action asks for a point this far from the agent
+SUCCESS_PX, SUCCESS_RAD = 20.0, np.pi / 9
+BLOCK_CENTRE = np.array([0.0, 45.0])  # centre of mass in the block's own frame
+CLEAR_PX = 105.0  # at this distance from the block's centre the agent passes it freely
+TABLE_PX = (25.0, 487.0)
+
+
+def position_error(state: Array, goal: Array) -> Array:
+    """The task's own measure: agent and block position together, in pixels."""
+    return np.linalg.norm(state[..., :4] - goal[..., :4], axis=-1)
+
+
+def angle_error(state: Array, goal: Array) -> Array:
+    return np.abs(wrapped(state[..., 4] - goal[..., 4]))
+
+
+def success(state: Array, goal: Array) -> Array:
+    return (position_error(state, goal) < SUCCESS_PX) & (angle_error(state, goal) < SUCCESS_RAD)
+
+
+def probe(state: Array) -> Array:
+    angle = state[..., 4:5]
+    return np.concatenate([state[..., :4], np.sin(angle), np.cos(angle)], axis=-1)
+
+
+def block_centre(state: Array) -> Array:
+    sine, cosine = np.sin(state[4]), np.cos(state[4])
+    return state[2:4] + np.array([[cosine, -sine], [sine, cosine]]) @ BLOCK_CENTRE
+
+
+def random_state(rng: np.random.Generator) -> Array:
+    while True:
+        state = np.concatenate(
+            [rng.uniform(50, 462, 2), rng.uniform(110, 402, 2), [rng.uniform(0, 2 * np.pi)], [0.0, 0.0]]
+        )
+        centre = block_centre(state)
+        if np.linalg.norm(state[:2] - centre) > CLEAR_PX and np.all((centre > 90) & (centre < 422)):
+            return state
+
+
+class Pusher:
+    """Picks a side of the block, walks round to it, pushes through, rests now and then, and picks again.
+
+    Pushes aim off-centre, so the block turns as well as slides; they lead back to the middle when the
+    block nears an edge. Speed, noise and restfulness differ from episode to episode.
+    """
+
+    def __init__(self, sim: Simulator, rng: np.random.Generator):
+        self.sim, self.rng = sim, rng
+        self.speed_px = rng.uniform(8.0, 26.0)
+        self.noise_px = rng.uniform(0.0, 6.0)
+        self.rest_share = rng.uniform(0.0, 0.5)
+        self.noise = SmoothNoise(rng, 2, memory=0.7)
+        self.resting = 0
+        self._choose_push()
+
+    def _choose_push(self) -> None:
+        centre = block_centre(self.sim.state())
+        inward = np.array([256.0, 256.0]) - centre
+        edge = np.clip((np.linalg.norm(inward) - 60.0) / 100.0, 0.0, 1.0)
+        if self.rng.random() < edge:
+            heading = np.arctan2(inward[1], inward[0]) + self.rng.normal(0.0, 0.5)
+        else:
+            heading = self.rng.uniform(-np.pi, np.pi)
+        self.heading = np.array([np.cos(heading), np.sin(heading)])
+        self.aside_px = self.rng.uniform(-55.0, 55.0)
+        self.push_steps = int(np.ceil(self.rng.uniform(60.0, 200.0) / self.speed_px))
+        self.patience = 60  # steps until the approach is given up
+        self.pushing = False
+
+    def act(self) -> Array:
+        state = self.sim.state()
+        if self.resting > 0:
+            self.resting -= 1
+            return np.zeros(2)
+        agent, centre = state[:2], block_centre(state)
+        across = np.array([-self.heading[1], self.heading[0]])
+        behind = centre - self.heading * CLEAR_PX + across * self.aside_px
+        behind = np.clip(behind, *TABLE_PX)
+        self.patience -= 1
+        if not self.pushing and np.linalg.norm(behind - agent) < 15.0:
+            self.pushing = True
+        if self.pushing:
+            self.push_steps -= 1
+            move = self.heading * self.speed_px
+        else:
+            move = self._walk(agent, centre, behind)
+        ahead = agent + move
+        off_table = bool(np.any((ahead < TABLE_PX[0]) | (ahead > TABLE_PX[1])))
+        if (self.pushing and (self.push_steps <= 0 or off_table)) or self.patience <= 0:
+            if self.rng.random() < self.rest_share:
+                self.resting = int(self.rng.integers(3, 16))
+            self._choose_push()
+        move = np.clip(ahead, *TABLE_PX) - agent + self.noise_px * self.noise.draw()
+        return np.clip(move / ACTION_PX, -1.0, 1.0)
+
+    def _walk(self, agent: Array, centre: Array, goal: Array) -> Array:
+        """Straight to the goal when the block is not in the way, else round it on a circle."""
+        way = goal - agent
+        distance = float(np.linalg.norm(way))
+        along = np.clip(np.dot(centre - agent, way) / max(distance**2, 1e-9), 0.0, 1.0)
+        nearest = np.linalg.norm(agent + along * way - centre)
+        if nearest < CLEAR_PX - 15.0 and along > 0.0:
+            out = agent - centre
+            turn = wrapped(np.arctan2(*(goal - centre)[::-1]) - np.arctan2(*out[::-1]))
+            angle = np.arctan2(out[1], out[0]) + np.sign(turn) * self.speed_px / CLEAR_PX
+            way = centre + CLEAR_PX * np.array([np.cos(angle), np.sin(angle)]) - agent
+            distance = float(np.linalg.norm(way))
+        return way * min(1.0, self.speed_px / max(distance, 1e-9))
+
+
+TASK = Task(
+    name="pusht",
+    title="PushT",
+    env_id="swm/PushT-v1",
+    env_options={},
+    action_dim=2,
+    state_dim=7,
+    state_columns=("state",),
+    error_unit="px",
+    error=position_error,
+    success=success,
+    probe_names=("agent_x", "agent_y", "block_x", "block_y", "sin_angle", "cos_angle"),
+    probe_unit="px of 512, unitless for sine and cosine",
+    probe=probe,
+    behaviour=Pusher,
+)

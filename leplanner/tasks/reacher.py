@@ -1,0 +1,83 @@
+"""Reacher: a two-joint arm matches a joint configuration; state is qpos(2), qvel(2)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .spec import Array, Simulator, SmoothNoise, Task, wrapped
+
+SUCCESS_RAD = 0.05
+WRIST_RAD = 2.6  # just inside the wrist's stops; the shoulder turns freely
+
+
+def joint_errors(state: Array, goal: Array) -> Array:
+    """Per joint, the short way round: the shoulder may have turned more than once."""
+    return np.abs(wrapped(state[..., :2] - goal[..., :2]))
+
+
+def error(state: Array, goal: Array) -> Array:
+    return joint_errors(state, goal).max(axis=-1)
+
+
+def success(state: Array, goal: Array) -> Array:
+    return error(state, goal) < SUCCESS_RAD
+
+
+def probe(state: Array) -> Array:
+    return np.concatenate([np.sin(state[..., :2]), np.cos(state[..., :2])], axis=-1)
+
+
+def random_joints(rng: np.random.Generator) -> Array:
+    return np.array([rng.uniform(-np.pi, np.pi), rng.uniform(-WRIST_RAD, WRIST_RAD)])
+
+
+class ReachAndSway:
+    """A PD controller to random joint targets that change some time after arrival, and smooth random torque.
+
+    Staying a while at a target is as much worth learning from as getting there, so arrivals linger.
+    """
+
+    def __init__(self, sim: Simulator, rng: np.random.Generator):
+        self.sim, self.rng = sim, rng
+        self.noise_level = rng.uniform(0.0, 0.3)
+        self.gain = rng.uniform(0.6, 1.2)
+        self.noise = SmoothNoise(rng, 2, memory=0.8)
+        self.sway_share = 0.2
+        self._choose()
+
+    def _choose(self) -> None:
+        self.target = random_joints(self.rng)
+        self.linger = int(self.rng.integers(0, 25))
+        self.sway = int(self.rng.integers(10, 30)) if self.rng.random() < self.sway_share else 0
+
+    def act(self) -> Array:
+        state = self.sim.state()
+        away, speed = self.target - state[:2], state[2:4]
+        away[0] = wrapped(away[0])
+        if self.sway > 0:
+            self.sway -= 1
+            return np.clip(0.4 * self.noise.draw(), -1.0, 1.0)
+        if np.all(np.abs(away) < 0.08) and np.all(np.abs(speed) < 0.5):
+            self.linger -= 1
+            if self.linger < 0:
+                self._choose()
+        torque = self.gain * away - 0.15 * np.sqrt(self.gain) * speed
+        return np.clip(torque + self.noise_level * self.noise.draw(), -1.0, 1.0)
+
+
+TASK = Task(
+    name="reacher",
+    title="Reacher",
+    env_id="swm/ReacherDMControl-v0",
+    env_options={"task": "qpos_match"},
+    action_dim=2,
+    state_dim=4,
+    state_columns=("qpos", "qvel"),
+    error_unit="rad",
+    error=error,
+    success=success,
+    probe_names=("sin_shoulder", "sin_wrist", "cos_shoulder", "cos_wrist"),
+    probe_unit="unitless",
+    probe=probe,
+    behaviour=ReachAndSway,
+)

@@ -1,0 +1,66 @@
+"""Imports stable-worldmodel safely: headless GL chosen first, torchvision's missing operators declared, warnings kept out."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+import warnings
+from types import ModuleType
+
+import torch
+
+GL_PACKAGES = ("libegl1", "libgl1", "libgl1-mesa-dri")
+_operators: list[torch.library.Library] = []  # a Library undoes its definitions when collected
+
+
+def choose_gl_backend() -> str:
+    """MuJoCo reads MUJOCO_GL when first imported. A choice of the user's stands; a headless Linux gets EGL."""
+    if sys.platform.startswith("linux") and "MUJOCO_GL" not in os.environ:
+        os.environ["MUJOCO_GL"] = "egl"
+    if os.environ.get("MUJOCO_GL") in ("egl", "osmesa"):
+        os.environ.setdefault("PYOPENGL_PLATFORM", os.environ["MUJOCO_GL"])
+    return os.environ.get("MUJOCO_GL", "platform default")
+
+
+def _declare_torchvision_operators() -> None:
+    """A CPU-only torch with a torchvision built for CUDA lacks two operators that `import torchvision` asks for."""
+    missing = [name for name in ("nms", "qnms") if not hasattr(torch.ops.torchvision, name)]
+    if missing and "torchvision" not in sys.modules:
+        library = torch.library.Library("torchvision", "FRAGMENT")
+        for name in missing:
+            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        _operators.append(library)
+
+
+def import_swm(module: str = "stable_worldmodel") -> ModuleType:
+    """`stable_worldmodel` or one of its modules, or an error that names the extra to install."""
+    choose_gl_backend()
+    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+    if "SDL_VIDEODRIVER" not in os.environ and "DISPLAY" not in os.environ:
+        os.environ["SDL_VIDEODRIVER"] = "dummy"
+    try:
+        importlib.import_module("torchvision._C")
+    except (ImportError, OSError, RuntimeError):
+        _declare_torchvision_operators()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return importlib.import_module(module)
+        except ImportError as error:
+            raise ImportError(
+                f"Simulating needs stable-worldmodel and its environments, but {error.name or module!r} "
+                f"could not be imported ({error}). Install them with: pip install 'leplanner[sim]'"
+            ) from error
+
+
+def make_env(env_id: str, **options: object):
+    """The bare environment, without gymnasium's wrappers: the runner decides when an episode ends."""
+    import_swm("stable_worldmodel.envs")
+    import gymnasium
+
+    logging.getLogger("gymnasium").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return gymnasium.make(env_id, disable_env_checker=True, **options).unwrapped

@@ -1,0 +1,82 @@
+"""TwoRoom: a dot in two rooms joined by a door; positions in pixels of a 224 px floor plan."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .spec import Array, Simulator, SmoothNoise, Task
+
+WALL_X, DOOR_Y = 112.0, 49.0
+SPEED_PX = 5.0  # how far a unit action moves the dot
+FREE_PX = (22.0, 202.0)  # where the dot's centre can be, walls and radius taken off
+WALL_HALF_PX = 13.0
+SUCCESS_PX = 16.0
+
+
+def error(state: Array, goal: Array) -> Array:
+    return np.linalg.norm(state[..., :2] - goal[..., :2], axis=-1)
+
+
+def success(state: Array, goal: Array) -> Array:
+    return error(state, goal) < SUCCESS_PX
+
+
+def free_position(rng: np.random.Generator) -> Array:
+    while True:
+        position = rng.uniform(*FREE_PX, size=2)
+        if abs(position[0] - WALL_X) > WALL_HALF_PX:
+            return position
+
+
+class ThroughTheDoor:
+    """Walks to random goals, through the door when it lies between, lingers, and picks a new goal.
+
+    Each episode has its own noise level and its own top speed, so that the data holds straight and
+    crooked, fast and slow ways.
+    """
+
+    def __init__(self, sim: Simulator, rng: np.random.Generator):
+        self.sim, self.rng = sim, rng
+        self.noise_level = rng.uniform(0.0, 1.0)
+        self.speed = rng.uniform(0.6, 1.0)
+        self.noise = SmoothNoise(rng, 2, memory=0.8)
+        self.goal, self.linger = free_position(rng), 0
+
+    def act(self) -> Array:
+        position = self.sim.state()[:2]
+        if np.linalg.norm(self.goal - position) < 6.0:
+            if self.linger > 0:
+                self.linger -= 1
+            else:
+                self.goal = free_position(self.rng)
+                self.linger = int(self.rng.integers(0, 12))
+        way = self._waypoint(position) - position
+        distance = float(np.linalg.norm(way))
+        direct = way / max(distance, 1e-9) * min(self.speed, distance / SPEED_PX)
+        return np.clip(direct + self.noise_level * self.noise.draw(), -1.0, 1.0)
+
+    def _waypoint(self, position: Array) -> Array:
+        side, goal_side = np.sign(position[0] - WALL_X), np.sign(self.goal[0] - WALL_X)
+        if side == goal_side:
+            return self.goal
+        if abs(position[1] - DOOR_Y) > 8.0:  # first in front of the door, then through it
+            return np.array([WALL_X + side * (WALL_HALF_PX + 5.0), DOOR_Y])
+        return np.array([WALL_X + goal_side * (WALL_HALF_PX + 5.0), DOOR_Y])
+
+
+TASK = Task(
+    name="tworoom",
+    title="TwoRoom",
+    env_id="swm/TwoRoom-v1",
+    env_options={},
+    action_dim=2,
+    state_dim=2,
+    state_columns=("state",),
+    error_unit="px",
+    error=error,
+    success=success,
+    probe_names=("agent_x", "agent_y"),
+    probe_unit="px of 224",
+    probe=lambda state: state[..., :2],
+    behaviour=ThroughTheDoor,
+)

@@ -1,0 +1,57 @@
+"""Which number format and device to compute in: measured, not assumed."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from functools import lru_cache
+
+import torch
+
+
+def pick_device(wanted: str = "auto") -> torch.device:
+    if wanted != "auto":
+        return torch.device(wanted)
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    if torch.backends.mps.is_available():
+        return torch.device("mps")
+    return torch.device("cpu")
+
+
+def matmul_gflops(dtype: torch.dtype, size: int = 768, repeats: int = 3) -> float:
+    """What one large matrix multiplication reaches on the CPU with the current threads."""
+    a, b = torch.randn(size, size).to(dtype), torch.randn(size, size).to(dtype)
+    best = float("inf")
+    for _ in range(repeats + 1):
+        start = time.perf_counter()
+        torch.mm(a, b)
+        best = min(best, time.perf_counter() - start)
+    return 2 * size**3 / best / 1e9
+
+
+@lru_cache(maxsize=4)
+def _bf16_is_faster_on_cpu(threads: int) -> bool:
+    # a small product first: without hardware support bf16 is hundreds of times slower
+    if matmul_gflops(torch.bfloat16, 192, 1) < 0.5 * matmul_gflops(torch.float32, 192, 1):
+        return False
+    return matmul_gflops(torch.bfloat16) > 1.2 * matmul_gflops(torch.float32)
+
+
+def pick_precision(wanted: str, device: torch.device) -> str:
+    """'fp32' or 'bf16'; 'auto' takes bf16 where it is faster."""
+    if wanted not in ("auto", "fp32", "bf16"):
+        raise ValueError(f"precision must be auto, fp32 or bf16; got {wanted!r}.")
+    if wanted != "auto":
+        return wanted
+    if device.type == "cuda":
+        return "bf16" if torch.cuda.is_bf16_supported() else "fp32"
+    if device.type == "cpu" and _bf16_is_faster_on_cpu(torch.get_num_threads()):
+        return "bf16"
+    return "fp32"
+
+
+def autocast(precision: str, device: torch.device) -> contextlib.AbstractContextManager:
+    if precision == "bf16":
+        return torch.autocast(device.type, torch.bfloat16)
+    return contextlib.nullcontext()

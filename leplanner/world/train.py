@@ -1,0 +1,301 @@
+"""Trains a world: next-latent prediction plus SIGReg, and at compact scale an optional state head beside it.
+
+A step is a function of (weights, optimiser, step number): batch, projections and dropout are drawn from
+generators seeded by the step, so a run that was killed continues bit for bit on the CPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..artifacts import atomic_path, digest_json
+from ..data.episodes import Episodes, action_statistics, split
+from ..data.windows import ActionScale, WorldBatch, WorldWindows
+from ..tasks import Task
+from .lewm import LeWM, LeWMConfig
+from .precision import autocast, pick_device, pick_precision
+from .sigreg import sigreg
+from .world import World, WorldSpec, save_world
+
+
+@dataclass(frozen=True)
+class WorldTrainConfig:
+    """Defaults are the paper scale's; compact presets change the sizes and the speed, not the objective."""
+
+    steps: int = 100_000
+    batch: int = 128
+    learning_rate: float = 5e-5
+    weight_decay: float = 1e-3
+    warmup_share: float = 0.05
+    clip: float = 1.0
+    sigreg_weight: float = 0.09
+    projections: int = 1024
+    grounding: float = 0.0  # weight of a linear state head that is dropped after training; 0 is the paper's objective
+    seed: int = 0
+    precision: str = "auto"
+    validate_every: int = 250
+    checkpoint_minutes: float = 3.0
+
+
+@dataclass(frozen=True)
+class TrainProgress:
+    step: int
+    steps: int
+    metrics: dict[str, float]
+
+
+class TrainingState(nn.Module):
+    """Everything that learns: the model, and the state head while it helps."""
+
+    def __init__(self, model: LeWM, probe_dim: int):
+        super().__init__()
+        self.model = model
+        self.state_head = nn.Linear(model.config.latent, probe_dim) if probe_dim else None
+
+
+def world_loss(
+    state: TrainingState,
+    frames: Tensor,  # (B, N+1, 3, S, S) normalised
+    blocks: Tensor,  # (B, N, A)
+    targets: Tensor | None,  # (B, N+1, P) standardised physical state
+    config: WorldTrainConfig,
+    generator: torch.Generator,
+) -> dict[str, Tensor]:
+    model = state.model
+    latents = model.encode(frames.flatten(0, 1)).unflatten(0, frames.shape[:2])
+    predicted = model.predict(latents[:, :-1], blocks)
+    latents, predicted = latents.float(), predicted.float()
+    losses = {
+        "prediction": (predicted - latents[:, 1:]).square().mean(),
+        "sigreg": sigreg(latents.transpose(0, 1), config.projections, generator),
+    }
+    total = losses["prediction"] + config.sigreg_weight * losses["sigreg"]
+    if state.state_head is not None:
+        assert targets is not None
+        losses["state"] = (state.state_head(latents) - targets).square().mean()
+        total = total + config.grounding * losses["state"]
+    return {"loss": total, **losses}
+
+
+def train_world(
+    task: Task,
+    episodes: Episodes,
+    model_config: LeWMConfig,
+    config: WorldTrainConfig,
+    out: Path,
+    block: int = 5,
+    device: str = "auto",
+    on_progress: Callable[[TrainProgress], None] = lambda progress: None,
+    stop_after: int | None = None,
+) -> World:
+    """Train to `out`, or continue the run that `out` holds. `stop_after` ends this call early, resumable."""
+    chosen_device = pick_device(device)
+    train, held_out = split(episodes)
+    mean, std = action_statistics(episodes, train)
+    scale = ActionScale(mean, std)
+    spec = WorldSpec(
+        task=task.name,
+        model=model_config,
+        block=block,
+        action_mean=tuple(mean.tolist()),
+        action_std=tuple(std.tolist()),
+        action_low=task.action_low,
+        action_high=task.action_high,
+        visuals=episodes.meta.get("visuals", {}),
+        grounded=config.grounding > 0,
+    )
+    _check_frames(episodes, spec)
+    windows = WorldWindows(episodes, train, scale, block, model_config.context)
+    validation = WorldWindows(episodes, held_out, scale, block, model_config.context)
+    targets = _probe_targets(task, episodes, train) if config.grounding else None
+
+    torch_seed = torch.Generator().manual_seed(config.seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(torch.randint(2**31, (1,), generator=torch_seed)))
+        state = TrainingState(LeWM(model_config), targets.shape[1] if targets is not None else 0)
+    state.to(chosen_device, memory_format=torch.channels_last)
+    world = World(state.model, spec)  # shares the weights; frozen below only in name
+    optimizer = torch.optim.AdamW(state.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, config.learning_rate, total_steps=config.steps + 1, pct_start=config.warmup_share
+    )
+    run = digest_json([spec.to_json(), dataclasses.asdict(config), episodes.digest])
+    start, elapsed = _resume(out / "checkpoint.pt", run, state, optimizer, schedule)
+    precision = pick_precision(config.precision, chosen_device)
+    state.requires_grad_(True)
+
+    def batches() -> Iterator[WorldBatch]:
+        for step in range(start, config.steps):
+            yield windows.draw(np.random.default_rng([config.seed, step]), config.batch)
+
+    clock = saved = time.monotonic()
+    waited, seconds = 0.0, 0.0
+    last = config.steps if stop_after is None else min(config.steps, stop_after)
+    metrics: dict[str, float] = {}
+    loader = prefetch(batches(), depth=3)
+    for step in range(start, last):
+        before = time.perf_counter()
+        batch = next(loader)
+        waited += time.perf_counter() - before
+        losses = _step(state, world, batch, targets, optimizer, schedule, config, step, chosen_device, precision)
+        seconds += time.perf_counter() - before
+        done = step + 1
+        if done % config.validate_every == 0 or done == config.steps:
+            metrics = {name: float(value) for name, value in losses.items()}
+            metrics |= validate(world, validation, state)
+            metrics |= {"loader_share": waited / seconds, "frames_per_s": config.batch * 4 * config.validate_every / seconds}
+            metrics |= {"lr": schedule.get_last_lr()[0], "minutes": (elapsed + time.monotonic() - clock) / 60}
+            _append_metrics(out, done, metrics)
+            waited = seconds = 0.0
+        if done == last or time.monotonic() - saved > 60 * config.checkpoint_minutes:
+            saved = time.monotonic()
+            _save_checkpoint(out / "checkpoint.pt", run, done, elapsed + saved - clock, state, optimizer, schedule)
+        on_progress(TrainProgress(done, config.steps, metrics or {"loss": float(losses["loss"])}))
+    frozen = World(state.model, spec)
+    if last == config.steps:
+        history = {"config": dataclasses.asdict(config), "precision": precision, "metrics": metrics}
+        save_world(frozen, out, history, data=episodes.digest)
+    return frozen
+
+
+def _step(state, world, batch, targets, optimizer, schedule, config, step, device, precision) -> dict[str, Tensor]:
+    state.train()
+    frames = torch.from_numpy(batch.frames).to(device, non_blocking=True)
+    pixels = world.normalise(frames.flatten(0, 1)).contiguous(memory_format=torch.channels_last)
+    blocks = torch.from_numpy(batch.blocks).to(device)
+    wanted = torch.from_numpy(targets[batch.rows]).to(device) if targets is not None else None
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        seeds = np.random.SeedSequence([config.seed, step]).generate_state(2)
+        torch.manual_seed(int(seeds[0]))  # dropout
+        generator = torch.Generator().manual_seed(int(seeds[1]))  # projections
+        with autocast(precision, device):
+            losses = world_loss(state, pixels.unflatten(0, batch.frames.shape[:2]), blocks, wanted, config, generator)
+        losses["loss"].backward()
+    norm = nn.utils.clip_grad_norm_(state.parameters(), config.clip)
+    if not torch.isfinite(norm):
+        raise FloatingPointError(
+            f"The loss or its gradient is not finite at step {step} (loss {float(losses['loss'])}). The last checkpoint "
+            "is intact. Lower --learning-rate, or set --precision fp32."
+        )
+    optimizer.step()
+    schedule.step()
+    optimizer.zero_grad(set_to_none=True)
+    return {**{name: value.detach() for name, value in losses.items()}, "gradient_norm": norm}
+
+
+@torch.no_grad()
+def validate(world: World, windows: WorldWindows, state: nn.Module | None = None, count: int = 256) -> dict[str, float]:
+    """One-step error on held-out episodes, as a share of what repeating the last latent would err."""
+    (state or world.model).eval()
+    rng = np.random.default_rng(0)  # the same windows every time
+    model_error = copy_error = 0.0
+    for _ in range(max(1, count // 64)):
+        batch = windows.draw(rng, 64)
+        frames = torch.from_numpy(batch.frames).flatten(0, 1)
+        latents = world.encode(frames).unflatten(0, batch.frames.shape[:2])
+        predicted = world.model.predict(latents[:, :-1], torch.from_numpy(batch.blocks).to(latents))
+        model_error += float((predicted[:, -1] - latents[:, -1]).square().mean())
+        copy_error += float((latents[:, -2] - latents[:, -1]).square().mean())
+    return {"held_out_error": model_error / copy_error, "held_out_mse": model_error / max(1, count // 64)}
+
+
+def _probe_targets(task: Task, episodes: Episodes, train: np.ndarray) -> np.ndarray:
+    if episodes.states is None:
+        raise ValueError("Grounding needs the physical state, but the dataset has no 'state' column. Use --grounding 0.")
+    values = task.probe(episodes.states)
+    known = values[episodes.episode_rows(train)]
+    return ((values - known.mean(axis=0)) / known.std(axis=0).clip(1e-6)).astype(np.float32)
+
+
+def _check_frames(episodes: Episodes, spec: WorldSpec) -> None:
+    if tuple(episodes.frames.shape[1:3]) != (spec.frame_size, spec.frame_size):
+        raise ValueError(
+            f"The dataset's frames are {episodes.frames.shape[1]}x{episodes.frames.shape[2]} px, the world wants "
+            f"{spec.frame_size} px. Collect with --size {spec.frame_size}, or choose another scale."
+        )
+
+
+def prefetch(source: Iterator[Any], depth: int) -> Iterator[Any]:
+    """Runs `source` in a thread, `depth` items ahead; its errors surface here."""
+    items: queue.Queue = queue.Queue(maxsize=depth)
+    stopped = threading.Event()
+
+    def put(item: Any) -> None:
+        while not stopped.is_set():
+            try:
+                return items.put(item, timeout=0.2)
+            except queue.Full:
+                continue
+
+    def work() -> None:
+        try:
+            for item in source:
+                put(("item", item))
+                if stopped.is_set():
+                    return
+            put(("end", None))
+        except Exception as error:  # handed to the consumer, which raises it
+            put(("error", error))
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        while True:
+            kind, value = items.get()
+            if kind == "end":
+                return
+            if kind == "error":
+                raise value
+            yield value
+    finally:
+        stopped.set()
+
+
+def _save_checkpoint(path: Path, run: str, step: int, seconds: float, state, optimizer, schedule) -> None:
+    value = {
+        "run": run,
+        "step": step,
+        "seconds": seconds,
+        "state": state.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "schedule": schedule.state_dict(),
+    }
+    with atomic_path(path) as temporary:
+        torch.save(value, temporary)
+
+
+def _resume(path: Path, run: str, state, optimizer, schedule) -> tuple[int, float]:
+    if not path.exists():
+        return 0, 0.0
+    checkpoint = torch.load(path, weights_only=True)
+    if checkpoint["run"] != run:
+        raise ValueError(
+            f"{path} belongs to a run with another configuration or dataset. Choose another --out, or delete the folder "
+            "to start anew."
+        )
+    state.load_state_dict(checkpoint["state"], strict=True)
+    optimizer.load_state_dict(checkpoint["optimizer"])
+    schedule.load_state_dict(checkpoint["schedule"])
+    return int(checkpoint["step"]), float(checkpoint["seconds"])
+
+
+def _append_metrics(out: Path, step: int, metrics: dict[str, float]) -> None:
+    """One line a validation. A step that a resumed run reaches again replaces its earlier line."""
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / "metrics.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    kept = [line for line in lines if json.loads(line)["step"] < step]
+    with atomic_path(path) as temporary:
+        temporary.write_text("\n".join([*kept, json.dumps({"step": step, **metrics})]) + "\n")

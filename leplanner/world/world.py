@@ -1,0 +1,169 @@
+"""A frozen world: LeWM weights with everything needed to use them without a dataset."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from ..artifacts import atomic_path, digest_json, digest_tensors, provenance, read_json, write_json
+from .encoders import KeypointConfig, ViTConfig
+from .lewm import LeWM, LeWMConfig
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+ENCODERS: dict[str, type] = {"vit": ViTConfig, "keypoint": KeypointConfig}
+
+
+@dataclass(frozen=True)
+class WorldSpec:
+    """What travels with the weights: shapes, action statistics and bounds, image transform."""
+
+    task: str
+    model: LeWMConfig
+    block: int  # f, environment actions in a block
+    action_mean: tuple[float, ...]
+    action_std: tuple[float, ...]
+    action_low: float = -1.0
+    action_high: float = 1.0
+    pixel_mean: tuple[float, ...] = IMAGENET_MEAN
+    pixel_std: tuple[float, ...] = IMAGENET_STD
+    visuals: dict[str, Any] = dataclasses.field(default_factory=dict)  # how training frames were drawn
+    grounded: bool = False  # whether a state head helped in training
+
+    @property
+    def action_dim(self) -> int:
+        return len(self.action_mean)
+
+    @property
+    def frame_size(self) -> int:
+        return self.model.encoder.frame_size
+
+    def to_json(self) -> dict[str, Any]:
+        value = dataclasses.asdict(self)
+        kind = next(name for name, cls in ENCODERS.items() if isinstance(self.model.encoder, cls))
+        value["model"]["encoder"] = {"kind": kind, **value["model"]["encoder"]}
+        return value
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> WorldSpec:
+        value = dict(value)
+        model = dict(value["model"])
+        encoder = dict(model["encoder"])
+        kind = encoder.pop("kind")
+        if kind not in ENCODERS:
+            raise ValueError(f"Unknown encoder kind {kind!r} in a world's config; known: {', '.join(ENCODERS)}.")
+        model["encoder"] = _from_dict(ENCODERS[kind], encoder)
+        value["model"] = _from_dict(LeWMConfig, model)
+        return _from_dict(WorldSpec, value)
+
+
+def _from_dict(cls: type, value: dict[str, Any]) -> Any:
+    names = {field.name for field in dataclasses.fields(cls)}
+    unknown = sorted(set(value) - names)
+    if unknown:
+        raise ValueError(f"{cls.__name__} has no field {', '.join(unknown)}; it has {', '.join(sorted(names))}.")
+    return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in value.items()})
+
+
+class World:
+    """`model` is in eval mode without trainable parameters; gradients still flow *through* it to a plan."""
+
+    def __init__(self, model: LeWM, spec: WorldSpec):
+        self.model = model.eval().requires_grad_(False)
+        self.spec = spec
+        # buffers for the image transform, applied to uint8 frames scaled by 255
+        self._mean = 255.0 * torch.tensor(spec.pixel_mean).view(1, 3, 1, 1)
+        self._std = 255.0 * torch.tensor(spec.pixel_std).view(1, 3, 1, 1)
+
+    @property
+    def digest(self) -> str:
+        return digest_json([self.spec.to_json(), digest_tensors(self.model.state_dict())])
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    def to(self, device: torch.device | str) -> World:
+        self.model.to(device)
+        return self
+
+    def normalise(self, frames: Tensor) -> Tensor:
+        """uint8 (B, S, S, 3) -> (B, 3, S, S) in the encoder's units."""
+        size = self.spec.frame_size
+        if frames.dtype != torch.uint8 or frames.ndim != 4 or tuple(frames.shape[1:]) != (size, size, 3):
+            raise ValueError(
+                f"Frames must be uint8 of shape (B, {size}, {size}, 3); got {frames.dtype} of shape "
+                f"{tuple(frames.shape)}. Resize them first."
+            )
+        pixels = frames.permute(0, 3, 1, 2).to(next(self.model.parameters()).dtype)
+        return (pixels - self._mean.to(pixels)) / self._std.to(pixels)
+
+    @torch.no_grad()
+    def encode(self, frames: np.ndarray | Tensor) -> Tensor:
+        """uint8 (B, S, S, 3) -> latents (B, D)."""
+        tensor = torch.from_numpy(np.ascontiguousarray(frames)) if isinstance(frames, np.ndarray) else frames
+        return self.model.encode(self.normalise(tensor.to(self.device)))
+
+    def rollout(self, context: Tensor, past_blocks: Tensor, plan: Tensor) -> Tensor:
+        """Latents (B, N, D), standardised blocks (B, N-1, A) and (B, H, A) -> imagined latents (B, H, D)."""
+        return self.model.rollout(context, past_blocks, plan)
+
+
+def save_world(world: World, folder: Path, history: dict[str, Any] | None = None, **inputs: str) -> None:
+    """Weights first, config last: a folder with a config.json is whole."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in world.model.state_dict().items()}
+    with atomic_path(folder / "world.safetensors") as temporary:
+        save_file(tensors, temporary)
+    write_json(
+        folder / "config.json",
+        {
+            "kind": "leplanner world",
+            "spec": world.spec.to_json(),
+            "digest": world.digest,
+            "training": history or {},
+            "provenance": provenance(**inputs),
+        },
+    )
+
+
+def load_world(folder: str | Path) -> World:
+    folder = Path(folder)
+    if not (folder / "config.json").exists():
+        raise ValueError(
+            f"No world at {folder}: it has no config.json. Train one (leplanner world train) or import a released "
+            "checkpoint (leplanner world import)."
+        )
+    config = read_json(folder / "config.json")
+    if not isinstance(config, dict) or config.get("kind") != "leplanner world":
+        raise ValueError(
+            f"{folder}/config.json does not describe a leplanner world. If it is a LeWM checkpoint, import it first: "
+            f"leplanner world import {folder} --out DIR"
+        )
+    spec = WorldSpec.from_json(config["spec"])
+    world = World(LeWM(spec.model), spec)
+    load_strictly(world.model, load_file(folder / "world.safetensors"), str(folder))
+    if world.digest != config["digest"]:
+        raise ValueError(f"{folder}: the weights do not match the digest in config.json. The folder is damaged or was edited.")
+    return world
+
+
+def load_strictly(model: torch.nn.Module, tensors: dict[str, Tensor], source: str) -> None:
+    """Every tensor of the model, no other, of the same shape, finite; or an error that lists what differs."""
+    wanted = model.state_dict()
+    problems = [f"missing: {name}" for name in wanted if name not in tensors]
+    problems += [f"unexpected: {name}" for name in tensors if name not in wanted]
+    for name in wanted.keys() & tensors.keys():
+        if wanted[name].shape != tensors[name].shape:
+            problems.append(f"shape of {name}: {tuple(tensors[name].shape)}, expected {tuple(wanted[name].shape)}")
+        elif tensors[name].is_floating_point() and not tensors[name].isfinite().all():
+            problems.append(f"not finite: {name}")
+    if problems:
+        listed = "\n  ".join(problems[:20]) + (f"\n  and {len(problems) - 20} more" if len(problems) > 20 else "")
+        raise ValueError(f"The weights in {source} do not fit the model:\n  {listed}")
+    model.load_state_dict(tensors, strict=True)
