@@ -41,6 +41,11 @@ def write_json(target: Path, value: Any) -> None:
         temporary.write_text(json.dumps(value, indent=2, sort_keys=True, default=_plain) + "\n")
 
 
+def write_arrays(target: Path, arrays: dict[str, Any]) -> None:
+    with atomic_path(target) as temporary, temporary.open("wb") as file:
+        np.savez(file, **arrays)
+
+
 def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text())

@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from ..artifacts import atomic_path, digest_bytes, digest_json, provenance, read_json, write_json
+from ..artifacts import atomic_path, digest_bytes, digest_json, provenance, read_json, write_arrays, write_json
 from ..tasks import Task, get_task
 
 Array = np.ndarray
@@ -60,6 +61,18 @@ def run_episode(task: Task, sim: Any, config: CollectConfig, index: int) -> dict
     return {"pixels": pixels, "state": states, "action": actions.reshape(rows, -1)}
 
 
+def _leave_with_parent() -> None:
+    """A killed parent must not leave workers behind: each one waits for its parent's end in a thread."""
+
+    def wait_and_leave() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait_and_leave, daemon=True).start()
+
+
 _worker: dict[str, Any] = {}  # a process keeps its simulator between parts
 
 
@@ -76,8 +89,7 @@ def _collect_part(config: CollectConfig, part: int, folder: str) -> int:
     indices = range(first, min(first + EPISODES_A_PART, config.episodes))
     episodes = [run_episode(get_task(config.task), _worker["sim"], config, index) for index in indices]
     stacked = {name: np.stack([episode[name] for episode in episodes]) for name in episodes[0]}
-    with atomic_path(Path(folder) / f"{part:06d}.npz") as temporary, temporary.open("wb") as file:
-        np.savez(file, **stacked)
+    write_arrays(Path(folder) / f"{part:06d}.npz", stacked)
     return len(episodes) * stacked["pixels"].shape[1]
 
 
@@ -105,12 +117,16 @@ def collect(
     missing = [part for part in parts if not _part_is_whole(folder, part, config)]
     rows_an_episode = config.steps // config.every + 1
     total = config.episodes * rows_an_episode
-    done = total - sum(min(EPISODES_A_PART, config.episodes - part * EPISODES_A_PART) for part in missing) * rows_an_episode
+    done = (
+        total
+        - sum(min(EPISODES_A_PART, config.episodes - part * EPISODES_A_PART) for part in missing) * rows_an_episode
+    )
     progress(done, total)
     if missing:
         count = min(workers or os.cpu_count() or 1, len(missing))
         # spawn, not fork: a forked process shares GL and thread state that neither survives
-        with ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn")) as pool:
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(count, mp_context=context, initializer=_leave_with_parent) as pool:
             pending: set[Future[int]] = {pool.submit(_collect_part, config, part, str(folder)) for part in missing}
             while pending:
                 finished, pending = wait(pending, return_when=FIRST_COMPLETED)
@@ -134,7 +150,9 @@ def _check_same(out: Path, wanted: dict[str, Any]) -> None:
     with h5py.File(out, "r") as file:
         found = json.loads(file.attrs.get("leplanner", "{}")).get("config")
     if found != wanted:
-        raise ValueError(f"{out} exists and was made otherwise ({found}). Asked for: {wanted}. Choose another --out or delete it.")
+        raise ValueError(
+            f"{out} exists and was made otherwise ({found}). Asked for: {wanted}. Choose another --out or delete it."
+        )
 
 
 def _merge(config: CollectConfig, parts: list[Path], out: Path) -> None:

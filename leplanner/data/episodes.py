@@ -6,6 +6,7 @@ released files, a block of several in files that keep only every f-th frame. `st
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ class Frames(Protocol):
     @property
     def shape(self) -> tuple[int, ...]: ...
 
-    def __getitem__(self, rows: Any) -> Array: ...
+    def __getitem__(self, rows: Any, /) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,11 @@ class Episodes:
             )
         return block // self.steps_per_row
 
-    def episode_rows(self, episodes: Array) -> Array:
-        return np.concatenate([np.arange(self.starts[e], self.starts[e] + self.lengths[e]) for e in episodes])
+    def episode_rows(self, chosen: Array, ahead: int = 0) -> Array:
+        """All rows of the chosen episodes that have at least `ahead` rows after them."""
+        starts, counts = self.starts[chosen], np.maximum(self.lengths[chosen] - ahead, 0)
+        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        return np.repeat(starts, counts) + within
 
 
 def is_validation(ids: Array, share: float = 0.05) -> Array:
@@ -121,14 +125,14 @@ def _open_hdf5(path: Path, task: Task | None, in_memory: bool | None) -> Episode
         )
     steps_per_row = int(file.attrs.get("steps_per_row", 1))
     state_columns = ("state",) if task is None or "state" in file else task.state_columns
-    if task is not None:
-        state_columns = tuple(name for name in state_columns if name in file) and state_columns
     states = None
     if all(name in file for name in state_columns):
-        states = np.concatenate([_read(file[name], path) for name in state_columns], axis=-1)
+        states = np.concatenate([_read(_column(file, name, path), path) for name in state_columns], axis=-1)
     actions = _shape_actions(_read(action, path), steps_per_row, task, path)
     ids = _episode_ids(file, starts, path)
-    _check_index(path, starts, lengths, len(pixels), {"action": len(actions), "state": None if states is None else len(states)})
+    _check_index(
+        path, starts, lengths, len(pixels), {"action": len(actions), "state": None if states is None else len(states)}
+    )
     size = int(np.prod(pixels.shape))
     frames: Frames = pixels
     if in_memory or (in_memory is None and size < 6e9):
@@ -158,10 +162,8 @@ def _column(file: h5py.File, name: str, path: Path) -> h5py.Dataset:
 
 
 def _read(column: h5py.Dataset, path: Path) -> Array:
-    try:
+    with contextlib.suppress(ImportError):
         import hdf5plugin  # noqa: F401  (registers Blosc, which released files use)
-    except ImportError:
-        pass
     try:
         return column[:]
     except OSError as error:
@@ -199,7 +201,9 @@ def _check_index(path: Path, starts: Array, lengths: Array, rows: int, columns: 
         if found is not None and found != rows:
             raise ValueError(f"{path}: column {name!r} has {found} rows, but 'pixels' has {rows}. The file is damaged.")
     if len(starts) != len(lengths) or len(starts) == 0:
-        raise ValueError(f"{path}: {len(lengths)} values in 'ep_len' and {len(starts)} in 'ep_offset'; expected one each an episode.")
+        raise ValueError(
+            f"{path}: {len(lengths)} values in 'ep_len' and {len(starts)} in 'ep_offset'; expected one each an episode."
+        )
     ends = starts + lengths
     if (lengths <= 0).any() or (starts < 0).any() or int(ends.max()) > rows:
         raise ValueError(

@@ -64,21 +64,13 @@ class BlockTable:
         return self.actions[steps].reshape(*rows.shape, -1)
 
 
-def rows_with_future(episodes: Episodes, chosen: Array, ahead: int) -> Array:
-    """All rows of the chosen episodes that have at least `ahead` rows after them."""
-    starts, counts = episodes.starts[chosen], np.maximum(episodes.lengths[chosen] - ahead, 0)
-    total = int(counts.sum())
-    within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.repeat(starts, counts) + within
-
-
 class WorldWindows:
     """N+1 frames a block apart, and the N blocks between them."""
 
     def __init__(self, episodes: Episodes, chosen: Array, scale: ActionScale, block: int, context: int):
         self.episodes, self.context = episodes, context
         self.table = BlockTable(episodes, scale, block)
-        self.starts = rows_with_future(episodes, chosen, context * self.table.stride)
+        self.starts = episodes.episode_rows(chosen, ahead=context * self.table.stride)
         if len(self.starts) == 0:
             longest = int(episodes.lengths[chosen].max()) if len(chosen) else 0
             raise ValueError(
@@ -122,7 +114,7 @@ class PlanWindows:
         self.latents, self.context, self.pad_share = latents, context, pad_share
         self.table = BlockTable(episodes, scale, block)
         stride = self.table.stride
-        self.current = rows_with_future(episodes, chosen, stride)
+        self.current = episodes.episode_rows(chosen, ahead=stride)
         if len(self.current) == 0:
             raise ValueError(f"No planning sample fits: none of {len(chosen)} episodes has {stride + 1} rows.")
         episode = np.searchsorted(episodes.starts, self.current, side="right") - 1

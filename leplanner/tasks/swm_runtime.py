@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import logging
 import os
 import sys
 import warnings
@@ -60,7 +59,8 @@ def make_env(env_id: str, **options: object):
     import_swm("stable_worldmodel.envs")
     import gymnasium
 
-    logging.getLogger("gymnasium").setLevel(logging.ERROR)
+    # swm's spaces hand numpy scalars to gymnasium, which says so on every reset
+    warnings.filterwarnings("ignore", message=".*Casting input x to numpy array")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return gymnasium.make(env_id, disable_env_checker=True, **options).unwrapped

@@ -5,6 +5,7 @@ Parameter names of the ViT are those of a released checkpoint, so that weights l
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import torch
@@ -91,11 +92,19 @@ class KeypointEncoder(nn.Module):
         super().__init__()
         widths = [3, *config.channels]
         layers: list[nn.Module] = []
-        for index, (narrow, wide) in enumerate(zip(widths, widths[1:], strict=False)):
+        for index, (narrow, wide) in enumerate(itertools.pairwise(widths)):
             kernel = 5 if index == 0 else 3
-            layers += [nn.Conv2d(narrow, wide, kernel, stride=2, padding=kernel // 2), nn.GroupNorm(8, wide), nn.ReLU()]
+            layers += [
+                nn.Conv2d(narrow, wide, kernel, stride=2, padding=kernel // 2),
+                nn.GroupNorm(8, wide),
+                nn.ReLU(inplace=True),
+            ]
         for _ in range(config.refine):
-            layers += [nn.Conv2d(widths[-1], widths[-1], 3, padding=1), nn.GroupNorm(8, widths[-1]), nn.ReLU()]
+            layers += [
+                nn.Conv2d(widths[-1], widths[-1], 3, padding=1),
+                nn.GroupNorm(8, widths[-1]),
+                nn.ReLU(inplace=True),
+            ]
         self.convolutions = nn.Sequential(*layers)
         self.heat = nn.Conv2d(widths[-1], config.keypoints, 1)
         side = config.frame_size // 2 ** len(config.channels)

@@ -25,7 +25,7 @@ from ..data.episodes import Episodes, action_statistics, split
 from ..data.windows import ActionScale, WorldBatch, WorldWindows
 from ..tasks import Task
 from .lewm import LeWM, LeWMConfig
-from .precision import autocast, pick_device, pick_precision
+from .precision import autocast, keep_freed_memory, pick_device, pick_precision
 from .sigreg import sigreg
 from .world import World, WorldSpec, save_world
 
@@ -102,6 +102,7 @@ def train_world(
 ) -> World:
     """Train to `out`, or continue the run that `out` holds. `stop_after` ends this call early, resumable."""
     chosen_device = pick_device(device)
+    keep_freed_memory()
     train, held_out = split(episodes)
     mean, std = action_statistics(episodes, train)
     scale = ActionScale(mean, std)
@@ -155,7 +156,10 @@ def train_world(
         if done % config.validate_every == 0 or done == config.steps:
             metrics = {name: float(value) for name, value in losses.items()}
             metrics |= validate(world, validation, state)
-            metrics |= {"loader_share": waited / seconds, "frames_per_s": config.batch * 4 * config.validate_every / seconds}
+            metrics |= {
+                "loader_share": waited / seconds,
+                "frames_per_s": config.batch * 4 * config.validate_every / seconds,
+            }
             metrics |= {"lr": schedule.get_last_lr()[0], "minutes": (elapsed + time.monotonic() - clock) / 60}
             _append_metrics(out, done, metrics)
             waited = seconds = 0.0
@@ -187,7 +191,7 @@ def _step(state, world, batch, targets, optimizer, schedule, config, step, devic
     norm = nn.utils.clip_grad_norm_(state.parameters(), config.clip)
     if not torch.isfinite(norm):
         raise FloatingPointError(
-            f"The loss or its gradient is not finite at step {step} (loss {float(losses['loss'])}). The last checkpoint "
+            f"The loss or its gradient is not finite at step {step} (loss {losses['loss'].item()}). The last checkpoint "
             "is intact. Lower --learning-rate, or set --precision fp32."
         )
     optimizer.step()
@@ -214,7 +218,9 @@ def validate(world: World, windows: WorldWindows, state: nn.Module | None = None
 
 def _probe_targets(task: Task, episodes: Episodes, train: np.ndarray) -> np.ndarray:
     if episodes.states is None:
-        raise ValueError("Grounding needs the physical state, but the dataset has no 'state' column. Use --grounding 0.")
+        raise ValueError(
+            "Grounding needs the physical state, but the dataset has no 'state' column. Use --grounding 0."
+        )
     values = task.probe(episodes.states)
     known = values[episodes.episode_rows(train)]
     return ((values - known.mean(axis=0)) / known.std(axis=0).clip(1e-6)).astype(np.float32)

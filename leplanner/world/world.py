@@ -149,7 +149,9 @@ def load_world(folder: str | Path) -> World:
     world = World(LeWM(spec.model), spec)
     load_strictly(world.model, load_file(folder / "world.safetensors"), str(folder))
     if world.digest != config["digest"]:
-        raise ValueError(f"{folder}: the weights do not match the digest in config.json. The folder is damaged or was edited.")
+        raise ValueError(
+            f"{folder}: the weights do not match the digest in config.json. The folder is damaged or was edited."
+        )
     return world
 
 

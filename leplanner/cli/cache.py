@@ -1,0 +1,54 @@
+"""`leplanner cache`: encode a dataset once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from ..data.cache import build_cache
+from ..data.episodes import open_episodes
+from ..tasks import get_task
+from ..world.precision import pick_device
+from ..world.world import load_world
+from .progress import bar, console
+
+
+def cache(
+    task: Annotated[str, tyro.conf.Positional],
+    world: Path | None = None,
+    data: Path | None = None,
+    out: Path | None = None,
+    batch: int = 256,
+    device: str = "auto",
+) -> None:
+    """Encode every frame of a dataset to an fp16 latent cache; killed and started again it continues.
+
+    Example: leplanner cache tworoom
+
+    Args:
+        task: tworoom, pusht, reacher or cube.
+        world: world folder (default: runs/TASK/world).
+        data: dataset (default: runs/TASK/data.h5).
+        out: cache folder (default: runs/TASK/latents).
+        batch: frames encoded at once.
+        device: auto, cpu, cuda, mps.
+    """
+    base = Path("runs") / task
+    frozen = load_world(world or base / "world").to(pick_device(device))
+    episodes = open_episodes(data or base / "data.h5", get_task(task), in_memory=False)
+    out = out or base / "latents"
+    with bar(f"cache {task}", "frames") as update:
+        made = build_cache(
+            episodes,
+            lambda frames: frozen.encode(frames).float().cpu().numpy(),
+            frozen.spec.model.latent,
+            frozen.digest,
+            out,
+            batch,
+            progress=update,
+        )
+    console.print(
+        f"{out}  {made.latents.shape[0]} latents of {made.latents.shape[1]}, {made.latents.nbytes / 1e6:.1f} MB"
+    )

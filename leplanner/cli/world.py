@@ -1,0 +1,157 @@
+"""`leplanner world train|probe|import|export`: the latent world model."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.table import Table
+
+from ..data.episodes import action_statistics, open_episodes, split
+from ..presets.scales import get_scale
+from ..tasks import get_task
+from ..world.probe import probe_world
+from ..world.release import export_release, import_release
+from ..world.train import TrainProgress, train_world
+from ..world.world import load_world, save_world
+from .progress import bar, console
+
+Name = Annotated[str, tyro.conf.Positional]
+
+
+def train(
+    task: Name,
+    data: Path | None = None,
+    out: Path | None = None,
+    scale: str = "compact",
+    steps: int | None = None,
+    batch: int | None = None,
+    learning_rate: float | None = None,
+    grounding: float | None = None,
+    seed: int | None = None,
+    precision: str | None = None,
+    device: str = "auto",
+) -> None:
+    """Train a world model on a dataset; killed and started again it continues where it was.
+
+    Example: leplanner world train tworoom --data runs/tworoom/data.h5
+
+    Args:
+        task: tworoom, pusht, reacher or cube.
+        data: HDF5 or Lance dataset (default: runs/TASK/data.h5).
+        out: folder for weights, checkpoint and metrics (default: runs/TASK/world).
+        scale: paper, compact or tiny; sets the defaults of the options below.
+        steps: training steps.
+        batch: windows in a batch.
+        learning_rate: peak of the one-cycle schedule.
+        grounding: weight of the auxiliary state head; 0 is the pure objective.
+        seed: of initialisation, batches, projections and dropout.
+        precision: auto (measured), fp32 or bf16.
+        device: auto, cpu, cuda, mps.
+    """
+    preset = get_scale(scale, task)
+    chosen = {"steps": steps, "batch": batch, "learning_rate": learning_rate, "grounding": grounding}
+    chosen |= {"seed": seed, "precision": precision}
+    config = replace(preset.train, **{name: value for name, value in chosen.items() if value is not None})
+    out = out or Path("runs") / task / "world"
+    episodes = open_episodes(data or Path("runs") / task / "data.h5", get_task(task))
+    with bar(f"train world {task}", "steps") as update:
+
+        def show(progress: TrainProgress) -> None:
+            shown = ("prediction", "state", "held_out_error")
+            note = "  ".join(f"{name} {progress.metrics[name]:.4f}" for name in shown if name in progress.metrics)
+            update(progress.step, progress.steps, note)
+
+        world = train_world(get_task(task), episodes, preset.model, config, out, device=device, on_progress=show)
+    console.print(f"{out}  world {world.digest[:12]}")
+
+
+def probe(
+    folder: Annotated[Path, tyro.conf.Positional],
+    data: Path | None = None,
+    json_output: Annotated[bool, tyro.conf.arg(name="json")] = False,
+) -> None:
+    """Measure a world on held-out episodes: a linear map from latents to the physical state, and the one-step error.
+
+    Example: leplanner world probe runs/pusht/world --data runs/pusht/data.h5
+
+    Args:
+        folder: a world folder.
+        data: the dataset it was trained on (default: runs/TASK/data.h5).
+        json_output: print JSON instead of a table.
+    """
+    world = load_world(folder)
+    task = get_task(world.spec.task)
+    report = probe_world(world, task, open_episodes(data or Path("runs") / task.name / "data.h5", task))
+    if json_output:
+        print(json.dumps(dataclasses.asdict(report)))
+        return
+    table = Table(title=f"{task.title}: {report.held_out_rows} held-out frames, probe fitted on {report.train_rows}")
+    for title in ("quantity", "RMSE", "spread", "share"):
+        table.add_column(title, justify="left" if title == "quantity" else "right")
+    for name, error in report.rmse.items():
+        table.add_row(name, f"{error:.4g}", f"{report.std[name]:.4g}", f"{error / report.std[name]:.1%}")
+    console.print(table)
+    console.print(f"unit: {report.unit}; one-step error: {report.one_step_error:.2%} of copying the last latent")
+
+
+def import_(
+    source: Annotated[str, tyro.conf.Positional],
+    task: str,
+    data: Path | None = None,
+    action_mean: tuple[float, ...] | None = None,
+    action_std: tuple[float, ...] | None = None,
+    out: Path | None = None,
+) -> None:
+    """Import a released LeWM checkpoint, strictly: every tensor must fit, and nothing downloaded is executed.
+
+    Actions are standardised with the training dataset's statistics, which a release does not contain: give the
+    dataset, or the numbers.
+
+    Example: leplanner world import quentinll/lewm-pusht --task pusht --data pusht_expert_train.h5
+
+    Args:
+        source: folder or Hugging Face id with config.json and weights.pt (or safetensors).
+        task: the task it was trained on.
+        data: the dataset it was trained on, for the action statistics.
+        action_mean: instead of --data, the mean of each action dimension.
+        action_std: instead of --data, its standard deviation.
+        out: folder to write (default: runs/TASK/world).
+    """
+    spec = get_task(task)
+    if data is not None:
+        episodes = open_episodes(data, spec, in_memory=False)
+        mean, std = action_statistics(episodes, split(episodes)[0])
+        action_mean, action_std = tuple(mean.tolist()), tuple(std.tolist())
+    if action_mean is None or action_std is None:
+        raise ValueError("Importing needs the action statistics: give --data FILE, or --action-mean and --action-std.")
+    if len(action_mean) != spec.action_dim or len(action_std) != spec.action_dim:
+        raise ValueError(
+            f"{spec.title} has {spec.action_dim} action dimensions; got {len(action_mean)} means and {len(action_std)} deviations."
+        )
+    world = import_release(source, task, action_mean, action_std, spec.action_low, spec.action_high)
+    out = out or Path("runs") / task / "world"
+    save_world(world, out, {"source": source})
+    parameters = sum(p.numel() for p in world.model.parameters()) / 1e6
+    console.print(f"{out}  world {world.digest[:12]}, {parameters:.2f} M parameters")
+
+
+def export(folder: Annotated[Path, tyro.conf.Positional], out: Path, names: str = "new") -> None:
+    """Write a ViT world as stable-worldmodel's `load_pretrained` reads it.
+
+    Example: leplanner world export runs/pusht/world --out runs/pusht/release
+
+    Args:
+        folder: a world folder.
+        out: folder for config.json and weights.pt.
+        names: ViT parameter names of transformers 5.9 and later (new) or earlier (old).
+    """
+    export_release(load_world(folder), out, names)
+    console.print(f"{out}")
+
+
+VERBS = {"train": train, "probe": probe, "import": import_, "export": export}

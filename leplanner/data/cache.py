@@ -1,0 +1,118 @@
+"""The latent cache: a dataset encoded once to an fp16 array that is mapped, not loaded.
+
+The folder holds `latents.npy` (rows, D), `index.npz` (episodes, actions, states) and `config.json` with the
+digests of the world and of the data. While it is being made, `latents.npy.partial` grows and
+`progress.json` says how far it is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ..artifacts import provenance, read_json, write_arrays, write_json
+from .episodes import Array, Episodes
+from .windows import read_frames
+
+
+@dataclass(frozen=True)
+class LatentCache:
+    latents: Array = field(repr=False)  # (R, D) fp16, memory-mapped
+    episodes: Episodes  # the same rows; its frames are empty
+    world_digest: str
+    data_digest: str
+
+
+def build_cache(
+    episodes: Episodes,
+    encode: Callable[[Array], Array],  # uint8 (B, S, S, 3) -> (B, D)
+    latent: int,
+    world_digest: str,
+    folder: Path,
+    batch: int = 256,
+    save_every: int = 16,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> LatentCache:
+    """Encode what is missing; a finished cache of the same world and data is returned as it is."""
+    if (folder / "config.json").exists():
+        return open_cache(folder, world_digest, episodes.digest)
+    folder.mkdir(parents=True, exist_ok=True)
+    partial, progress_file = folder / "latents.npy.partial", folder / "progress.json"
+    identity = {"world_digest": world_digest, "data_digest": episodes.digest}
+    done = 0
+    if progress_file.exists() and partial.exists():
+        state = read_json(progress_file)
+        if {name: state[name] for name in identity} == identity:
+            done = state["rows"]
+    mode = "r+" if done else "w+"
+    shape = (episodes.rows, latent)
+    latents = np.lib.format.open_memmap(partial, mode=mode, dtype=np.float16, shape=None if done else shape)
+    progress(done, episodes.rows)
+    while done < episodes.rows:
+        stop = min(done + batch * save_every, episodes.rows)
+        for start in range(done, stop, batch):
+            rows = np.arange(start, min(start + batch, stop))
+            encoded = np.asarray(encode(read_frames(episodes, rows)), dtype=np.float16)
+            if not np.isfinite(encoded).all():
+                raise FloatingPointError(
+                    f"The world encodes a frame in rows {start}..{rows[-1]} to a latent that fp16 cannot hold. "
+                    "Its training has diverged; train it again."
+                )
+            latents[rows] = encoded
+            progress(int(rows[-1]) + 1, episodes.rows)
+        latents.flush()
+        done = stop
+        write_json(progress_file, {**identity, "rows": done})
+    del latents
+    columns = {"starts": episodes.starts, "lengths": episodes.lengths, "ids": episodes.ids, "actions": episodes.actions}
+    if episodes.states is not None:
+        columns["states"] = episodes.states
+    write_arrays(folder / "index.npz", columns)
+    partial.replace(folder / "latents.npy")
+    config = {"kind": "leplanner latent cache", **identity, "rows": episodes.rows, "latent": latent}
+    config |= {"steps_per_row": episodes.steps_per_row, "meta": episodes.meta}
+    write_json(folder / "config.json", {**config, "provenance": provenance(world=world_digest, data=episodes.digest)})
+    progress_file.unlink()
+    return open_cache(folder, world_digest, episodes.digest)
+
+
+def open_cache(folder: str | Path, world_digest: str | None = None, data_digest: str | None = None) -> LatentCache:
+    """Open a finished cache; when digests are given, they must be the cache's own."""
+    folder = Path(folder)
+    if not (folder / "config.json").exists():
+        unfinished = (
+            " It is unfinished: run the same `leplanner cache` command again."
+            if (folder / "progress.json").exists()
+            else ""
+        )
+        raise ValueError(f"No latent cache at {folder}.{unfinished or ' Make one with: leplanner cache'}")
+    config = read_json(folder / "config.json")
+    for name, wanted in (("world_digest", world_digest), ("data_digest", data_digest)):
+        if wanted is not None and config[name] != wanted:
+            what = name.removesuffix("_digest")
+            raise ValueError(
+                f"The cache at {folder} was made with another {what} ({config[name][:12]}, asked for {wanted[:12]}). "
+                "Choose another --out, or delete the folder and make it again."
+            )
+    latents = np.load(folder / "latents.npy", mmap_mode="r")
+    if latents.shape != (config["rows"], config["latent"]) or latents.dtype != np.float16:
+        raise ValueError(
+            f"{folder}/latents.npy has shape {latents.shape}, expected {(config['rows'], config['latent'])}. Make it again."
+        )
+    with np.load(folder / "index.npz") as index:
+        columns = {name: index[name] for name in index.files}
+    episodes = Episodes(
+        frames=np.empty((config["rows"], 0, 0, 3), np.uint8),
+        actions=columns["actions"],
+        states=columns.get("states"),
+        starts=columns["starts"],
+        lengths=columns["lengths"],
+        ids=columns["ids"],
+        steps_per_row=config["steps_per_row"],
+        digest=config["data_digest"],
+        meta=config["meta"],
+    )
+    return LatentCache(latents, episodes, config["world_digest"], config["data_digest"])

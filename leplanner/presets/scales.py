@@ -1,0 +1,106 @@
+"""The scales: what to collect and how large a world to train, for each task. A scale is a function, never an `if`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ..data.collect import CollectConfig
+from ..tasks import get_task
+from ..world.encoders import KeypointConfig, ViTConfig
+from ..world.lewm import LeWMConfig
+from ..world.train import WorldTrainConfig
+
+BLOCK = 5  # f: environment actions in a block, at every scale
+
+
+@dataclass(frozen=True)
+class Scale:
+    collect: CollectConfig
+    model: LeWMConfig
+    train: WorldTrainConfig
+
+
+def paper(task: str) -> Scale:
+    """LeWM as released: ViT-tiny at 224 px, 18 M parameters; wants a GPU and the released datasets."""
+    return Scale(
+        collect=CollectConfig(task, episodes=10_000, steps=200, every=1, size=224, native_visuals=True),
+        model=LeWMConfig(encoder=ViTConfig(), block_dim=BLOCK * get_task(task).action_dim),
+        train=WorldTrainConfig(),
+    )
+
+
+def compact(task: str) -> Scale:
+    """A keypoint encoder and a small predictor: minutes on two CPU cores."""
+    scale = Scale(
+        collect=CollectConfig(task, episodes=3000, size=64),
+        model=LeWMConfig(
+            encoder=KeypointConfig(frame_size=64),
+            block_dim=BLOCK * get_task(task).action_dim,
+            latent=128,
+            depth=3,
+            heads=4,
+            head_dim=32,
+            mlp=512,
+            projector=512,
+        ),
+        train=WorldTrainConfig(steps=4000, batch=64, learning_rate=5e-4, projections=256),
+    )
+    return _COMPACT[task](scale)
+
+
+def _compact_tworoom(scale: Scale) -> Scale:
+    # one dot on a floor plan: no convolution beyond the two that shrink the frame
+    model = replace(scale.model, encoder=replace(scale.model.encoder, refine=0))
+    return replace(scale, model=model, train=replace(scale.train, steps=2400))
+
+
+def _compact_pusht(scale: Scale) -> Scale:
+    return replace(
+        scale,
+        collect=replace(scale.collect, episodes=6000),
+        train=replace(scale.train, steps=5000, grounding=1.0),
+    )
+
+
+def _compact_reacher(scale: Scale) -> Scale:
+    return replace(scale, collect=replace(scale.collect, episodes=2600), train=replace(scale.train, grounding=1.0))
+
+
+def _compact_cube(scale: Scale) -> Scale:
+    # rendering is the cost here: fewer episodes; the cube is small: more pixels
+    return replace(
+        scale,
+        collect=replace(scale.collect, episodes=900, size=96),
+        model=replace(scale.model, encoder=replace(scale.model.encoder, frame_size=96)),
+        train=replace(scale.train, grounding=1.0),
+    )
+
+
+_COMPACT: dict[str, Callable[[Scale], Scale]] = {
+    "tworoom": _compact_tworoom,
+    "pusht": _compact_pusht,
+    "reacher": _compact_reacher,
+    "cube": _compact_cube,
+}
+
+
+def tiny(task: str) -> Scale:
+    """Everything in a minute: for tests and for seeing the pipeline run, not for results."""
+    scale = compact(task)
+    encoder = KeypointConfig(frame_size=32, channels=(16, 32), refine=0, keypoints=16, width=64)
+    model = replace(scale.model, encoder=encoder, latent=32, depth=1, heads=2, head_dim=16, mlp=64, projector=64)
+    return Scale(
+        collect=CollectConfig(task, episodes=48, steps=50, size=32),
+        model=model,
+        train=replace(scale.train, steps=200, batch=32, projections=64, learning_rate=2e-3, validate_every=50),
+    )
+
+
+SCALES: dict[str, Callable[[str], Scale]] = {"paper": paper, "compact": compact, "tiny": tiny}
+
+
+def get_scale(scale: str, task: str) -> Scale:
+    if scale not in SCALES:
+        raise ValueError(f"Unknown scale {scale!r}. Known scales: {', '.join(SCALES)}.")
+    return SCALES[scale](get_task(task).name)

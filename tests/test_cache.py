@@ -1,0 +1,63 @@
+"""The latent cache: equal to encoding, refused for another world or dataset, resumed after a kill."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from leplanner.data.cache import build_cache, open_cache
+
+
+def make(world, episodes, folder, encode=None, **options):
+    encode = encode or (lambda frames: world.encode(frames).numpy())
+    return build_cache(
+        episodes, encode, world.spec.model.latent, world.digest, folder, batch=16, save_every=2, **options
+    )
+
+
+def test_cache_equals_encoding(tiny_world, tworoom, tmp_path):
+    cache = make(tiny_world, tworoom, tmp_path / "c")
+    direct = tiny_world.encode(tworoom.frames).numpy()
+    assert isinstance(cache.latents, np.memmap)
+    assert cache.latents.dtype == np.float16
+    assert np.allclose(cache.latents, direct, atol=2e-3)
+    assert np.array_equal(cache.episodes.actions, tworoom.actions, equal_nan=True)
+    assert np.array_equal(cache.episodes.states, tworoom.states)
+    assert cache.episodes.steps_per_row == 5
+
+
+def test_another_world_or_dataset_is_refused(tiny_world, tworoom, tmp_path):
+    make(tiny_world, tworoom, tmp_path / "c")
+    with pytest.raises(ValueError, match="another world"):
+        open_cache(tmp_path / "c", world_digest="0" * 64)
+    with pytest.raises(ValueError, match="another data"):
+        make(tiny_world, replace(tworoom, digest="f" * 64), tmp_path / "c")
+
+
+def test_a_killed_run_continues(tiny_world, tworoom, tmp_path):
+    calls = []
+
+    def dies(frames):
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        calls.append(len(frames))
+        return tiny_world.encode(frames).numpy()
+
+    with pytest.raises(KeyboardInterrupt):
+        make(tiny_world, tworoom, tmp_path / "c", encode=dies)
+    with pytest.raises(ValueError, match="unfinished"):
+        open_cache(tmp_path / "c")
+    later = []
+    cache = make(
+        tiny_world, tworoom, tmp_path / "c", encode=lambda f: later.append(len(f)) or tiny_world.encode(f).numpy()
+    )
+    assert sum(later) == tworoom.rows - 4 * 16  # two saves of two batches were safe
+    whole = make(tiny_world, tworoom, tmp_path / "undisturbed")
+    assert np.array_equal(cache.latents, whole.latents)
+
+
+def test_latents_beyond_fp16_are_an_error(tiny_world, tworoom, tmp_path):
+    with pytest.raises(FloatingPointError, match="diverged"), np.errstate(over="ignore"):
+        make(tiny_world, tworoom, tmp_path / "c", encode=lambda f: np.full((len(f), 32), 1e9))

@@ -1,0 +1,143 @@
+"""Tasks: predicates on hand-made states, exact state setting, replay, determinism."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from leplanner.data.collect import CollectConfig, run_episode
+from leplanner.tasks import TASKS, get_task
+from leplanner.tasks.spec import wrapped
+
+NAMES = list(TASKS)
+
+
+def test_unknown_task_says_what_exists():
+    with pytest.raises(ValueError, match="tworoom, pusht, reacher, cube"):
+        get_task("walker")
+
+
+def test_wrapping():
+    assert np.allclose(
+        wrapped(np.array([0.0, 3 * np.pi / 2, -3 * np.pi / 2, 4 * np.pi + 0.1])), [0, -np.pi / 2, np.pi / 2, 0.1]
+    )
+
+
+def test_tworoom_success_radius():
+    task, goal = TASKS["tworoom"], np.array([100.0, 50.0])
+    states = goal + np.array([[15.9, 0.0], [16.1, 0.0], [11.0, 11.0], [12.0, 12.0]])
+    assert task.success(states, goal).tolist() == [True, False, True, False]
+    assert np.allclose(task.error(states[0], goal), 15.9)
+
+
+def test_pusht_success_needs_position_and_angle_and_wraps():
+    task = TASKS["pusht"]
+    goal = np.array([100.0, 100.0, 300.0, 300.0, 0.05, 0.0, 0.0])
+    turned = goal.copy()
+    turned[4] = 2 * np.pi - 0.25  # 0.30 rad away across the wrap
+    assert task.success(turned, goal)
+    turned[4] = 0.05 + np.pi / 9 + 0.01
+    assert not task.success(turned, goal)
+    moved = goal.copy()
+    moved[[0, 2]] += 14.0  # 19.8 px over agent and block together
+    assert task.success(moved, goal)
+    moved[[1]] += 5.0
+    assert not task.success(moved, goal)
+    moved = goal.copy()
+    moved[5:] = 400.0  # velocity does not count
+    assert task.success(moved, goal)
+
+
+def test_reacher_success_wraps_and_asks_for_every_joint():
+    task, goal = TASKS["reacher"], np.array([3.13, 0.5, 0.0, 0.0])
+    assert task.success(np.array([-3.13, 0.5, 9.0, 9.0]), goal)  # 0.023 rad the short way round
+    assert task.success(np.array([3.13 + 4 * np.pi, 0.5, 0.0, 0.0]), goal)  # two turns on
+    assert not task.success(np.array([3.13, 0.56, 0.0, 0.0]), goal)
+
+
+def test_cube_success_is_the_blocks_position():
+    task, goal = TASKS["cube"], np.zeros(41)
+    near, far = np.ones(41), np.ones(41)
+    near[14:17], far[14:17] = [0.03, 0.02, 0.0], [0.03, 0.03, 0.0]
+    assert task.success(near, goal)
+    assert not task.success(far, goal)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_state_set_then_get_is_exact(name, simulators, rng):
+    sim = simulators(name)
+    sim.start(rng)
+    behaviour = TASKS[name].behaviour(sim, rng)
+    for _ in range(12):
+        sim.step(behaviour.act().astype(np.float32))
+    state = sim.state()
+    assert state.shape == (TASKS[name].state_dim,)
+    sim.start(rng)
+    assert not np.array_equal(sim.state(), state)
+    sim.set_state(state)
+    assert np.array_equal(sim.state(), state)
+
+
+@pytest.mark.parametrize(("name", "least"), [("tworoom", 1.0), ("pusht", 0.9), ("reacher", 1.0), ("cube", 1.0)])
+def test_replaying_stored_actions_reaches_the_stored_goal(name, least, simulators):
+    task, sim = TASKS[name], simulators(name)
+    config = CollectConfig(name, episodes=1, steps=50, every=5, size=16)
+    reached = []
+    for index in range(5 if name == "cube" else 10):
+        episode = run_episode(task, sim, config, index)
+        actions = episode["action"].reshape(-1, config.every, task.action_dim)
+        for start in (0, 3, 5):
+            sim.set_state(episode["state"][start])
+            for action in actions[start : start + 5].reshape(-1, task.action_dim):
+                sim.step(action)
+            reached.append(bool(task.success(sim.state(), episode["state"][start + 5])))
+    assert np.mean(reached) >= least
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_same_seed_same_episode_bit_for_bit(name, simulators):
+    task, sim = TASKS[name], simulators(name)
+    config = CollectConfig(name, episodes=2, steps=20, every=5, size=32, seed=7)
+    first = run_episode(task, sim, config, 1)
+    other = run_episode(task, sim, config, 0)  # what ran before must leave no trace
+    again = run_episode(task, sim, config, 1)
+    assert all(np.array_equal(first[key], again[key], equal_nan=True) for key in first)
+    assert not np.array_equal(first["pixels"], other["pixels"])
+    assert np.isnan(first["action"][-1]).all()
+    assert np.isfinite(first["action"][:-1]).all()
+    assert np.abs(first["action"][:-1]).max() <= 1.0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_frames_show_the_state(name, simulators, rng):
+    sim = simulators(name)
+    sim.start(rng)
+    one = sim.render(48)
+    sim.start(rng)
+    other = sim.render(48)
+    assert one.shape == (48, 48, 3)
+    assert one.dtype == np.uint8
+    assert np.abs(one.astype(int) - other).max() > 30
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_setting_a_goal_moves_nothing_and_draws_nothing(name, simulators, rng):
+    sim = simulators(name)
+    sim.start(rng)
+    goal = sim.state()
+    sim.start(rng)
+    state, frame = sim.state(), sim.render(32)
+    sim.set_goal(goal)
+    assert np.array_equal(sim.state(), state)
+    assert np.array_equal(sim.render(32), frame)
+
+
+def test_reacher_goes_on_after_matching_its_goal(simulators, rng):
+    """swm's own target would end the episode on the first match and reset the arm on the next step."""
+    sim = simulators("reacher")
+    state = np.array([0.3, 0.4, 0.0, 0.0])
+    sim.set_state(state)
+    sim.set_goal(state)
+    for _ in range(3):
+        sim.step(np.zeros(2, np.float32))
+    assert np.abs(sim.state()[:2] - state[:2]).max() < 0.05
