@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ class LanceFrames:
 
     def __getitem__(self, rows: Any, /) -> Array:
         wanted = np.atleast_1d(rows)
-        clips = self.dataset.__getitems__(wanted.reshape(-1).tolist())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the decoder reads from a read-only buffer, and torch says so
+            clips = self.dataset.__getitems__(wanted.reshape(-1).tolist())
         frames = np.concatenate([clip["pixels"].permute(0, 2, 3, 1).numpy() for clip in clips])
         return frames.reshape(*wanted.shape, *frames.shape[1:])
 

@@ -1,0 +1,104 @@
+"""The command line: help that teaches, errors that help, and the commands that the README shows."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from leplanner.cli.main import main, verbs
+from leplanner.data.cache import open_cache
+from leplanner.world.world import load_world
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+
+
+def all_verbs() -> list[list[str]]:
+    found = []
+    for name, verb in verbs().items():
+        found += [[name, inner] for inner in verb] if isinstance(verb, dict) else [[name]]
+    return found
+
+
+@pytest.mark.parametrize("words", all_verbs(), ids=" ".join)
+def test_every_verb_explains_itself_with_an_example(words, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([*words, "--help"])
+    assert stop.value.code == 0
+    shown = capsys.readouterr().out
+    assert "Example: leplanner " + " ".join(words) in re.sub(r"[\s│]+", " ", shown)
+
+
+def test_help_lists_every_verb(capsys):
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(" ".join(words) in shown for words in all_verbs())
+    assert main(["world"]) == 0
+
+
+def test_mistakes_get_an_answer(capsys, tmp_path):
+    assert main(["plan"]) == 2
+    assert "no verb 'plan'" in capsys.readouterr().err
+    assert main(["collect", "walker"]) == 1
+    assert "Known tasks: tworoom, pusht, reacher, cube" in re.sub(r"\s+", " ", capsys.readouterr().err)
+    assert main(["collect", "tworoom", "--scale", "huge"]) == 1
+    assert "Known scales" in capsys.readouterr().err
+    assert main(["world", "probe", str(tmp_path)]) == 1
+    assert "config.json" in capsys.readouterr().err
+
+
+def test_readme_commands_parse():
+    """Every `leplanner` command in the README names existing verbs and options."""
+    commands = re.findall(r"^(?:\.venv/bin/)?leplanner ([^\n#]+)", README, flags=re.M)
+    assert len(commands) >= 6
+    table = verbs()
+    for command in commands:
+        words = shlex.split(command)
+        verb = table[words.pop(0)]
+        if isinstance(verb, dict):
+            verb = verb[words.pop(0)]
+        options = [word[2:].replace("-", "_") for word in words if word.startswith("--")]
+        assert set(options) <= {*verb.__annotations__, "json"}, command
+
+
+def test_the_pipeline_of_the_readme(tmp_path, monkeypatch, capsys):
+    """collect, world train, world probe, cache, and the Python example: at tiny scale."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["collect", "tworoom", "--scale", "tiny", "--episodes", "24", "--steps", "40", "--workers", "1"]) == 0
+    assert main(["world", "train", "tworoom", "--scale", "tiny", "--steps", "30"]) == 0
+    capsys.readouterr()
+    assert main(["world", "probe", "runs/tworoom/world", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert set(report["rmse"]) == {"agent_x", "agent_y"}
+    assert main(["cache", "tworoom"]) == 0
+    world = load_world("runs/tworoom/world")
+    cache = open_cache("runs/tworoom/latents", world.digest)
+    assert cache.latents.shape == (24 * 9, 32)
+    assert main(["world", "train", "tworoom", "--scale", "tiny", "--steps", "30"]) == 0  # finished: nothing to do
+    assert load_world("runs/tworoom/world").digest == world.digest
+
+
+def test_bench_world(capsys):
+    assert main(["bench", "world", "--scale", "tiny", "--batch", "4", "--repeats", "1", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [row["work"] for row in report["rows"]] == ["encode", "training step"]
+    assert all(0 < row["share_of_matmul"] < 1.5 for row in report["rows"])
+
+
+def test_doctor(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert main(["doctor", "--tasks", "tworoom", "pusht", "--json"]) == 0
+    findings = {f["check"]: f for f in json.loads(capsys.readouterr().out)}
+    assert findings["task pusht"]["ok"]
+    assert "moved" in findings["task pusht"]["found"]
+    assert main(["doctor", "--tasks", "walker"]) == 1
+    assert "fails" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_doctor_tries_all_tasks(capsys):
+    assert main(["doctor", "--json"]) == 0
+    assert all(finding["ok"] for finding in json.loads(capsys.readouterr().out))
