@@ -58,8 +58,8 @@ def _compact_tworoom(scale: Scale) -> Scale:
 def _compact_pusht(scale: Scale) -> Scale:
     return replace(
         scale,
-        collect=replace(scale.collect, episodes=6000),
-        train=replace(scale.train, steps=5000, grounding=1.0),
+        collect=replace(scale.collect, episodes=4000),
+        train=replace(scale.train, steps=4000, grounding=1.0),
     )
 
 

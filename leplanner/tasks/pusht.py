@@ -10,7 +10,9 @@ ACTION_PX = 100.0  # a unit action asks for a point this far from the agent
 SUCCESS_PX, SUCCESS_RAD = 20.0, np.pi / 9
 BLOCK_CENTRE = np.array([0.0, 45.0])  # centre of mass in the block's own frame
 CLEAR_PX = 105.0  # at this distance from the block's centre the agent passes it freely
+BEHIND_PX = 95.0  # a push starts this far behind it
 TABLE_PX = (25.0, 487.0)
+MIDDLE_PX = np.array([256.0, 256.0])
 
 
 def position_error(state: Array, goal: Array) -> Array:
@@ -50,30 +52,33 @@ class Pusher:
     """Picks a side of the block, walks round to it, pushes through, rests now and then, and picks again.
 
     Pushes aim off-centre, so the block turns as well as slides; they lead back to the middle when the
-    block nears an edge. Speed, noise and restfulness differ from episode to episode.
+    block nears an edge, and start from the agent's own side more often than not, as people do. Speed,
+    noise and restfulness differ from episode to episode.
     """
 
     def __init__(self, sim: Simulator, rng: np.random.Generator):
         self.sim, self.rng = sim, rng
-        self.speed_px = rng.uniform(8.0, 26.0)
+        self.walk_px = rng.uniform(22.0, 50.0)
+        self.push_px = rng.uniform(10.0, 34.0)
         self.noise_px = rng.uniform(0.0, 6.0)
-        self.rest_share = rng.uniform(0.0, 0.5)
+        self.rest_share = rng.uniform(0.0, 0.4)
         self.noise = SmoothNoise(rng, 2, memory=0.7)
         self.resting = 0
         self._choose_push()
 
     def _choose_push(self) -> None:
-        centre = block_centre(self.sim.state())
-        inward = np.array([256.0, 256.0]) - centre
-        edge = np.clip((np.linalg.norm(inward) - 60.0) / 100.0, 0.0, 1.0)
-        if self.rng.random() < edge:
-            heading = np.arctan2(inward[1], inward[0]) + self.rng.normal(0.0, 0.5)
+        state = self.sim.state()
+        centre = block_centre(state)
+        inward, ahead = MIDDLE_PX - centre, centre - state[:2]
+        near_edge = np.clip((np.linalg.norm(inward) - 40.0) / 160.0, 0.0, 1.0)
+        if self.rng.random() < near_edge:
+            heading = np.arctan2(inward[1], inward[0]) + self.rng.normal(0.0, 0.6)
         else:
-            heading = self.rng.uniform(-np.pi, np.pi)
+            heading = np.arctan2(ahead[1], ahead[0]) + self.rng.normal(0.0, 1.2)
         self.heading = np.array([np.cos(heading), np.sin(heading)])
-        self.aside_px = self.rng.uniform(-55.0, 55.0)
-        self.push_steps = int(np.ceil(self.rng.uniform(60.0, 200.0) / self.speed_px))
-        self.patience = 60  # steps until the approach is given up
+        self.aside_px = self.rng.uniform(-40.0, 40.0)
+        self.push_left_px = self.rng.uniform(120.0, 340.0)  # the first half of it closes in on the block
+        self.patience = 40  # steps until the approach is given up
         self.pushing = False
 
     def act(self) -> Array:
@@ -82,20 +87,20 @@ class Pusher:
             self.resting -= 1
             return np.zeros(2)
         agent, centre = state[:2], block_centre(state)
-        across = np.array([-self.heading[1], self.heading[0]])
-        behind = centre - self.heading * CLEAR_PX + across * self.aside_px
-        behind = np.clip(behind, *TABLE_PX)
-        self.patience -= 1
-        if not self.pushing and np.linalg.norm(behind - agent) < 15.0:
-            self.pushing = True
+        if not self.pushing:
+            across = np.array([-self.heading[1], self.heading[0]])
+            behind = np.clip(centre - self.heading * BEHIND_PX + across * self.aside_px, *TABLE_PX)
+            self.pushing = bool(np.linalg.norm(behind - agent) < 15.0)
+            self.patience -= 1
         if self.pushing:
-            self.push_steps -= 1
-            move = self.heading * self.speed_px
+            move = self.heading * self.push_px
+            self.push_left_px -= self.push_px
         else:
             move = self._walk(agent, centre, behind)
         ahead = agent + move
         off_table = bool(np.any((ahead < TABLE_PX[0]) | (ahead > TABLE_PX[1])))
-        if (self.pushing and (self.push_steps <= 0 or off_table)) or self.patience <= 0:
+        block_at_edge = bool(np.any(np.abs(centre + 40.0 * self.heading - MIDDLE_PX) > 200.0))
+        if (self.pushing and (self.push_left_px <= 0 or off_table or block_at_edge)) or self.patience <= 0:
             if self.rng.random() < self.rest_share:
                 self.resting = int(self.rng.integers(3, 16))
             self._choose_push()
@@ -108,13 +113,13 @@ class Pusher:
         distance = float(np.linalg.norm(way))
         along = np.clip(np.dot(centre - agent, way) / max(distance**2, 1e-9), 0.0, 1.0)
         nearest = np.linalg.norm(agent + along * way - centre)
-        if nearest < CLEAR_PX - 15.0 and along > 0.0:
+        if nearest < CLEAR_PX - 15.0 and 0.0 < along < 1.0:
             out = agent - centre
             turn = wrapped(np.arctan2(*(goal - centre)[::-1]) - np.arctan2(*out[::-1]))
-            angle = np.arctan2(out[1], out[0]) + np.sign(turn) * self.speed_px / CLEAR_PX
+            angle = np.arctan2(out[1], out[0]) + np.sign(turn) * self.walk_px / CLEAR_PX
             way = centre + CLEAR_PX * np.array([np.cos(angle), np.sin(angle)]) - agent
             distance = float(np.linalg.norm(way))
-        return way * min(1.0, self.speed_px / max(distance, 1e-9))
+        return way * min(1.0, self.walk_px / max(distance, 1e-9))
 
 
 TASK = Task(

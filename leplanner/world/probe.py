@@ -43,7 +43,7 @@ def probe_world(world: World, task: Task, episodes: Episodes, max_rows: int = 16
     return ProbeReport(
         rmse=dict(zip(task.probe_names, rmse.tolist(), strict=True)),
         std=dict(zip(task.probe_names, y_test.std(axis=0).tolist(), strict=True)),
-        one_step_error=validate(world, windows, count=1024)["held_out_error"],
+        one_step_error=validate(world.model, world.spec, windows, count=1024)["held_out_error"],
         unit=task.probe_unit,
         train_rows=len(x),
         held_out_rows=len(x_test),

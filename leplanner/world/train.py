@@ -27,7 +27,7 @@ from ..tasks import Task
 from .lewm import LeWM, LeWMConfig
 from .precision import autocast, keep_freed_memory, pick_device, pick_precision
 from .sigreg import sigreg
-from .world import World, WorldSpec, save_world
+from .world import World, WorldSpec, normalise, save_world
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,70 @@ def world_loss(
     return {"loss": total, **losses}
 
 
+class WorldTrainer:
+    """The learning state of a run: one step, and its checkpoint."""
+
+    def __init__(self, spec: WorldSpec, config: WorldTrainConfig, targets: np.ndarray | None, device: torch.device):
+        self.spec, self.config, self.targets, self.device = spec, config, targets, device
+        self.precision = pick_precision(config.precision, device)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)
+            self.state = TrainingState(LeWM(spec.model), targets.shape[1] if targets is not None else 0)
+        self.state.to(device, memory_format=torch.channels_last)
+        self.optimizer = torch.optim.AdamW(
+            self.state.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
+        )
+        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
+            self.optimizer, config.learning_rate, total_steps=config.steps + 1, pct_start=config.warmup_share
+        )
+
+    def step(self, batch: WorldBatch, number: int) -> dict[str, float]:
+        self.state.train()
+        frames = normalise(torch.from_numpy(batch.frames).flatten(0, 1).to(self.device), self.spec)
+        windows = frames.contiguous(memory_format=torch.channels_last).unflatten(0, batch.frames.shape[:2])
+        blocks = torch.from_numpy(batch.blocks).to(self.device)
+        targets = torch.from_numpy(self.targets[batch.rows]).to(self.device) if self.targets is not None else None
+        seeds = np.random.SeedSequence([self.config.seed, number]).generate_state(2)
+        generator = torch.Generator().manual_seed(int(seeds[0]))  # projections
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            torch.manual_seed(int(seeds[1]))  # dropout
+            with autocast(self.precision, self.device):
+                losses = world_loss(self.state, windows, blocks, targets, self.config, generator)
+        losses["loss"].backward()
+        norm = nn.utils.clip_grad_norm_(self.state.parameters(), self.config.clip)
+        metrics = {name: value.item() for name, value in losses.items()} | {"gradient_norm": norm.item()}
+        if not np.isfinite(metrics["gradient_norm"]):
+            raise FloatingPointError(
+                f"The loss or its gradient is not finite at step {number} (loss {metrics['loss']}). The last checkpoint is "
+                "intact. Lower --learning-rate, or set --precision fp32."
+            )
+        self.optimizer.step()
+        self.schedule.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return metrics
+
+    def save(self, path: Path, run: str, step: int, seconds: float) -> None:
+        parts = {"state": self.state, "optimizer": self.optimizer, "schedule": self.schedule}
+        value = {name: part.state_dict() for name, part in parts.items()}
+        with atomic_path(path) as temporary:
+            torch.save({"run": run, "step": step, "seconds": seconds, **value}, temporary)
+
+    def resume(self, path: Path, run: str) -> tuple[int, float]:
+        """The step to go on from, and the seconds spent until there."""
+        if not path.exists():
+            return 0, 0.0
+        checkpoint = torch.load(path, weights_only=True, map_location=self.device)
+        if checkpoint["run"] != run:
+            raise ValueError(
+                f"{path} belongs to a run with another configuration or dataset. Choose another --out, or delete the folder "
+                "to start anew."
+            )
+        self.state.load_state_dict(checkpoint["state"], strict=True)
+        self.optimizer.load_state_dict(checkpoint["optimizer"])
+        self.schedule.load_state_dict(checkpoint["schedule"])
+        return int(checkpoint["step"]), float(checkpoint["seconds"])
+
+
 def train_world(
     task: Task,
     episodes: Episodes,
@@ -101,17 +165,15 @@ def train_world(
     stop_after: int | None = None,
 ) -> World:
     """Train to `out`, or continue the run that `out` holds. `stop_after` ends this call early, resumable."""
-    chosen_device = pick_device(device)
     keep_freed_memory()
     train, held_out = split(episodes)
-    mean, std = action_statistics(episodes, train)
-    scale = ActionScale(mean, std)
+    scale = ActionScale(*action_statistics(episodes, train))
     spec = WorldSpec(
         task=task.name,
         model=model_config,
         block=block,
-        action_mean=tuple(mean.tolist()),
-        action_std=tuple(std.tolist()),
+        action_mean=tuple(scale.mean.tolist()),
+        action_std=tuple(scale.std.tolist()),
         action_low=task.action_low,
         action_high=task.action_high,
         visuals=episodes.meta.get("visuals", {}),
@@ -121,99 +183,58 @@ def train_world(
     windows = WorldWindows(episodes, train, scale, block, model_config.context)
     validation = WorldWindows(episodes, held_out, scale, block, model_config.context)
     targets = _probe_targets(task, episodes, train) if config.grounding else None
-
-    torch_seed = torch.Generator().manual_seed(config.seed)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(torch.randint(2**31, (1,), generator=torch_seed)))
-        state = TrainingState(LeWM(model_config), targets.shape[1] if targets is not None else 0)
-    state.to(chosen_device, memory_format=torch.channels_last)
-    world = World(state.model, spec)  # shares the weights; frozen below only in name
-    optimizer = torch.optim.AdamW(state.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, config.learning_rate, total_steps=config.steps + 1, pct_start=config.warmup_share
-    )
+    trainer = WorldTrainer(spec, config, targets, pick_device(device))
     run = digest_json([spec.to_json(), dataclasses.asdict(config), episodes.digest])
-    start, elapsed = _resume(out / "checkpoint.pt", run, state, optimizer, schedule)
-    precision = pick_precision(config.precision, chosen_device)
-    state.requires_grad_(True)
+    checkpoint = out / "checkpoint.pt"
+    start, seconds_before = trainer.resume(checkpoint, run)
+    last = min(config.steps, stop_after or config.steps)
 
-    def batches() -> Iterator[WorldBatch]:
-        for step in range(start, config.steps):
-            yield windows.draw(np.random.default_rng([config.seed, step]), config.batch)
-
-    clock = saved = time.monotonic()
-    waited, seconds = 0.0, 0.0
-    last = config.steps if stop_after is None else min(config.steps, stop_after)
+    loader = prefetch(
+        (windows.draw(np.random.default_rng([config.seed, step]), config.batch) for step in range(start, last)), depth=3
+    )
+    began = saved = time.monotonic()
+    waited = busy = 0.0
     metrics: dict[str, float] = {}
-    loader = prefetch(batches(), depth=3)
-    for step in range(start, last):
+    for done in range(start + 1, last + 1):
         before = time.perf_counter()
         batch = next(loader)
-        waited += time.perf_counter() - before
-        losses = _step(state, world, batch, targets, optimizer, schedule, config, step, chosen_device, precision)
-        seconds += time.perf_counter() - before
-        done = step + 1
+        ready = time.perf_counter()
+        step_metrics = trainer.step(batch, done - 1)
+        waited, busy = waited + ready - before, busy + time.perf_counter() - before
         if done % config.validate_every == 0 or done == config.steps:
-            metrics = {name: float(value) for name, value in losses.items()}
-            metrics |= validate(world, validation, state)
-            metrics |= {
-                "loader_share": waited / seconds,
-                "frames_per_s": config.batch * 4 * config.validate_every / seconds,
-            }
-            metrics |= {"lr": schedule.get_last_lr()[0], "minutes": (elapsed + time.monotonic() - clock) / 60}
+            frames = config.batch * (model_config.context + 1) * config.validate_every
+            metrics = step_metrics | validate(trainer.state.model, spec, validation)
+            metrics |= {"loader_share": waited / busy, "frames_per_s": frames / busy}
+            metrics |= {"lr": trainer.schedule.get_last_lr()[0]}
+            metrics |= {"minutes": (seconds_before + time.monotonic() - began) / 60}
             _append_metrics(out, done, metrics)
-            waited = seconds = 0.0
+            waited = busy = 0.0
         if done == last or time.monotonic() - saved > 60 * config.checkpoint_minutes:
             saved = time.monotonic()
-            _save_checkpoint(out / "checkpoint.pt", run, done, elapsed + saved - clock, state, optimizer, schedule)
-        on_progress(TrainProgress(done, config.steps, metrics or {"loss": float(losses["loss"])}))
-    frozen = World(state.model, spec)
-    if last == config.steps:
-        history = {"config": dataclasses.asdict(config), "precision": precision, "metrics": metrics}
-        save_world(frozen, out, history, data=episodes.digest)
-    return frozen
-
-
-def _step(state, world, batch, targets, optimizer, schedule, config, step, device, precision) -> dict[str, Tensor]:
-    state.train()
-    frames = torch.from_numpy(batch.frames).to(device, non_blocking=True)
-    pixels = world.normalise(frames.flatten(0, 1)).contiguous(memory_format=torch.channels_last)
-    blocks = torch.from_numpy(batch.blocks).to(device)
-    wanted = torch.from_numpy(targets[batch.rows]).to(device) if targets is not None else None
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        seeds = np.random.SeedSequence([config.seed, step]).generate_state(2)
-        torch.manual_seed(int(seeds[0]))  # dropout
-        generator = torch.Generator().manual_seed(int(seeds[1]))  # projections
-        with autocast(precision, device):
-            losses = world_loss(state, pixels.unflatten(0, batch.frames.shape[:2]), blocks, wanted, config, generator)
-        losses["loss"].backward()
-    norm = nn.utils.clip_grad_norm_(state.parameters(), config.clip)
-    if not torch.isfinite(norm):
-        raise FloatingPointError(
-            f"The loss or its gradient is not finite at step {step} (loss {losses['loss'].item()}). The last checkpoint "
-            "is intact. Lower --learning-rate, or set --precision fp32."
-        )
-    optimizer.step()
-    schedule.step()
-    optimizer.zero_grad(set_to_none=True)
-    return {**{name: value.detach() for name, value in losses.items()}, "gradient_norm": norm}
+            trainer.save(checkpoint, run, done, seconds_before + saved - began)
+        on_progress(TrainProgress(done, config.steps, metrics or step_metrics))
+    world = World(trainer.state.model, spec)
+    if last == config.steps and not (out / "config.json").exists():
+        history = {"config": dataclasses.asdict(config), "precision": trainer.precision, "metrics": metrics}
+        save_world(world, out, history, data=episodes.digest)
+    return world
 
 
 @torch.no_grad()
-def validate(world: World, windows: WorldWindows, state: nn.Module | None = None, count: int = 256) -> dict[str, float]:
+def validate(model: LeWM, spec: WorldSpec, windows: WorldWindows, count: int = 256) -> dict[str, float]:
     """One-step error on held-out episodes, as a share of what repeating the last latent would err."""
-    (state or world.model).eval()
+    model.eval()
     rng = np.random.default_rng(0)  # the same windows every time
+    device = next(model.parameters()).device
     model_error = copy_error = 0.0
-    for _ in range(max(1, count // 64)):
+    for _ in range(count // 64):
         batch = windows.draw(rng, 64)
-        frames = torch.from_numpy(batch.frames).flatten(0, 1)
-        latents = world.encode(frames).unflatten(0, batch.frames.shape[:2])
-        predicted = world.model.predict(latents[:, :-1], torch.from_numpy(batch.blocks).to(latents))
-        model_error += float((predicted[:, -1] - latents[:, -1]).square().mean())
-        copy_error += float((latents[:, -2] - latents[:, -1]).square().mean())
-    return {"held_out_error": model_error / copy_error, "held_out_mse": model_error / max(1, count // 64)}
+        frames = normalise(torch.from_numpy(batch.frames).flatten(0, 1).to(device), spec)
+        latents = model.encode(frames).unflatten(0, batch.frames.shape[:2])
+        predicted = model.predict(latents[:, :-1], torch.from_numpy(batch.blocks).to(device))
+        model_error += (predicted[:, -1] - latents[:, -1]).square().mean().item()
+        copy_error += (latents[:, -2] - latents[:, -1]).square().mean().item()
+    return {"held_out_error": model_error / copy_error, "held_out_mse": model_error / (count // 64)}
 
 
 def _probe_targets(task: Task, episodes: Episodes, train: np.ndarray) -> np.ndarray:
@@ -267,34 +288,6 @@ def prefetch(source: Iterator[Any], depth: int) -> Iterator[Any]:
             yield value
     finally:
         stopped.set()
-
-
-def _save_checkpoint(path: Path, run: str, step: int, seconds: float, state, optimizer, schedule) -> None:
-    value = {
-        "run": run,
-        "step": step,
-        "seconds": seconds,
-        "state": state.state_dict(),
-        "optimizer": optimizer.state_dict(),
-        "schedule": schedule.state_dict(),
-    }
-    with atomic_path(path) as temporary:
-        torch.save(value, temporary)
-
-
-def _resume(path: Path, run: str, state, optimizer, schedule) -> tuple[int, float]:
-    if not path.exists():
-        return 0, 0.0
-    checkpoint = torch.load(path, weights_only=True)
-    if checkpoint["run"] != run:
-        raise ValueError(
-            f"{path} belongs to a run with another configuration or dataset. Choose another --out, or delete the folder "
-            "to start anew."
-        )
-    state.load_state_dict(checkpoint["state"], strict=True)
-    optimizer.load_state_dict(checkpoint["optimizer"])
-    schedule.load_state_dict(checkpoint["schedule"])
-    return int(checkpoint["step"]), float(checkpoint["seconds"])
 
 
 def _append_metrics(out: Path, step: int, metrics: dict[str, float]) -> None:

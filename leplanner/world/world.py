@@ -71,15 +71,25 @@ def _from_dict(cls: type, value: dict[str, Any]) -> Any:
     return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in value.items()})
 
 
+def normalise(frames: Tensor, spec: WorldSpec) -> Tensor:
+    """uint8 (B, S, S, 3) -> float32 (B, 3, S, S) in the encoder's units."""
+    size = spec.frame_size
+    if frames.dtype != torch.uint8 or frames.ndim != 4 or tuple(frames.shape[1:]) != (size, size, 3):
+        raise ValueError(
+            f"Frames must be uint8 of shape (B, {size}, {size}, 3); got {frames.dtype} of shape "
+            f"{tuple(frames.shape)}. Resize them first."
+        )
+    mean = 255.0 * torch.tensor(spec.pixel_mean, device=frames.device).view(1, 3, 1, 1)
+    std = 255.0 * torch.tensor(spec.pixel_std, device=frames.device).view(1, 3, 1, 1)
+    return (frames.permute(0, 3, 1, 2) - mean) / std
+
+
 class World:
     """`model` is in eval mode without trainable parameters; gradients still flow *through* it to a plan."""
 
     def __init__(self, model: LeWM, spec: WorldSpec):
         self.model = model.eval().requires_grad_(False)
         self.spec = spec
-        # buffers for the image transform, applied to uint8 frames scaled by 255
-        self._mean = 255.0 * torch.tensor(spec.pixel_mean).view(1, 3, 1, 1)
-        self._std = 255.0 * torch.tensor(spec.pixel_std).view(1, 3, 1, 1)
 
     @property
     def digest(self) -> str:
@@ -93,22 +103,11 @@ class World:
         self.model.to(device)
         return self
 
-    def normalise(self, frames: Tensor) -> Tensor:
-        """uint8 (B, S, S, 3) -> (B, 3, S, S) in the encoder's units."""
-        size = self.spec.frame_size
-        if frames.dtype != torch.uint8 or frames.ndim != 4 or tuple(frames.shape[1:]) != (size, size, 3):
-            raise ValueError(
-                f"Frames must be uint8 of shape (B, {size}, {size}, 3); got {frames.dtype} of shape "
-                f"{tuple(frames.shape)}. Resize them first."
-            )
-        pixels = frames.permute(0, 3, 1, 2).to(next(self.model.parameters()).dtype)
-        return (pixels - self._mean.to(pixels)) / self._std.to(pixels)
-
     @torch.no_grad()
     def encode(self, frames: np.ndarray | Tensor) -> Tensor:
         """uint8 (B, S, S, 3) -> latents (B, D)."""
         tensor = torch.from_numpy(np.ascontiguousarray(frames)) if isinstance(frames, np.ndarray) else frames
-        return self.model.encode(self.normalise(tensor.to(self.device)))
+        return self.model.encode(normalise(tensor.to(self.device), self.spec))
 
     def rollout(self, context: Tensor, past_blocks: Tensor, plan: Tensor) -> Tensor:
         """Latents (B, N, D), standardised blocks (B, N-1, A) and (B, H, A) -> imagined latents (B, H, D)."""
