@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 import torch
 
+from leplanner.data.windows import ActionScale, WorldWindows
 from leplanner.presets.scales import tiny
 from leplanner.tasks import TASKS
+from leplanner.world.lewm import LeWM
 from leplanner.world.precision import pick_precision
 from leplanner.world.probe import probe_world, ridge
-from leplanner.world.train import prefetch, train_world
-from leplanner.world.world import load_world
+from leplanner.world.train import calibrate, prefetch, train_world
+from leplanner.world.world import WorldSpec, load_world, normalise
 
 PRESET = tiny("tworoom")
 TASK = TASKS["tworoom"]
@@ -58,6 +60,23 @@ def test_training_learns(tworoom, tmp_path):
     assert errors[-1] < 0.5 * errors[0]
     report = probe_world(world, TASK, tworoom)
     assert all(error < 30 for error in report.rmse.values())  # a dot anywhere in the rooms would err by 55 px
+
+
+def test_calibration_measures_the_statistics_of_the_weights_as_they_are(tworoom):
+    """After it, normalised activations over the same batches have mean 0 and variance 1, whatever ran before."""
+    spec = WorldSpec("tworoom", PRESET.model, 5, (0.0, 0.0), (1.0, 1.0))
+    model = LeWM(PRESET.model)
+    windows = WorldWindows(tworoom, np.arange(20), ActionScale(np.zeros(2), np.ones(2)), 5, 3)
+    model.projector.net[1].running_mean += 100.0
+    calibrate(model, spec, windows, batches=4)
+    rng = np.random.default_rng(1)  # the batches that calibration draws
+    frames = np.concatenate([windows.draw(rng, 64).frames.reshape(-1, 32, 32, 3) for _ in range(4)])
+    with torch.no_grad():
+        hidden = model.projector.net[:2](model.encoder(normalise(torch.from_numpy(frames), spec)))
+    assert hidden.mean(0).abs().max() < 1e-2
+    assert (hidden.var(0) - 1).abs().max() < 0.2
+    assert not model.training
+    assert model.projector.net[1].momentum == 0.1
 
 
 def test_divergence_stops_before_the_checkpoint_is_touched(tworoom, tmp_path):

@@ -6,11 +6,9 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated
 
 import numpy as np
 import torch
-import tyro
 from rich.table import Table
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -18,16 +16,17 @@ from ..presets.scales import get_scale
 from ..world.lewm import LeWM
 from ..world.precision import autocast, keep_freed_memory, matmul_gflops, pick_precision
 from ..world.train import TrainingState, world_loss
+from .options import Json, MaybeInt, ScaleInt, TaskName
 from .progress import console
 
 
 def world(
-    task: Annotated[str, tyro.conf.Positional] = "tworoom",
+    task: TaskName = "tworoom",
     scale: str = "compact",
-    batch: int | None = None,
+    batch: ScaleInt = None,
     repeats: int = 5,
-    threads: int | None = None,
-    json_output: Annotated[bool, tyro.conf.arg(name="json")] = False,
+    threads: MaybeInt = None,
+    json_output: Json = False,
 ) -> None:
     """Frames/s of encoding and of a world training step on the CPU, beside one large matrix multiplication.
 

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from ..data.cache import build_cache
 from ..data.episodes import open_episodes
 from ..tasks import get_task
 from ..world.precision import pick_device
 from ..world.world import load_world
+from .options import MaybePath, TaskName
 from .progress import bar, console
 
 
 def cache(
-    task: Annotated[str, tyro.conf.Positional],
-    world: Path | None = None,
-    data: Path | None = None,
-    out: Path | None = None,
+    task: TaskName,
+    world: MaybePath = None,
+    data: MaybePath = None,
+    out: MaybePath = None,
     batch: int = 256,
     device: str = "auto",
 ) -> None:

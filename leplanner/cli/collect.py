@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from ..data.collect import collect as run_collect
 from ..presets.scales import get_scale
+from .options import MaybeInt, MaybePath, ScaleInt, TaskName
 from .progress import bar, console
-
-Name = Annotated[str, tyro.conf.Positional]
 
 
 def collect(
-    task: Name,
-    out: Path | None = None,
+    task: TaskName,
+    out: MaybePath = None,
     scale: str = "compact",
-    episodes: int | None = None,
-    steps: int | None = None,
-    every: int | None = None,
-    size: int | None = None,
-    seed: int | None = None,
-    workers: int | None = None,
+    episodes: ScaleInt = None,
+    steps: ScaleInt = None,
+    every: ScaleInt = None,
+    size: ScaleInt = None,
+    seed: ScaleInt = None,
+    workers: MaybeInt = None,
 ) -> None:
     """Collect a dataset: TASK is tworoom, pusht, reacher or cube.
 

@@ -15,10 +15,11 @@ from ..presets.scales import get_scale
 from ..tasks import get_task
 from ..world.probe import probe_world
 from ..world.train import train_world
+from .options import MaybePath
 from .progress import bar, console
 
 
-def demo(task: str = "tworoom", scale: str = "tiny", out: Path | None = None) -> None:
+def demo(task: str = "tworoom", scale: str = "tiny", out: MaybePath = None) -> None:
     """Collect, train a world, probe it and cache its latents: a minute at tiny scale, no download.
 
     Example: leplanner demo

@@ -10,14 +10,13 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
-import tyro
 from rich.table import Table
 
 from ..tasks import TASKS, Task
 from ..tasks.swm_runtime import GL_PACKAGES, choose_gl_backend
+from .options import Json
 from .progress import console, errors
 
 PACKAGES = (
@@ -45,9 +44,7 @@ class Finding:
     cure: str = ""
 
 
-def doctor(
-    tasks: tuple[str, ...] = tuple(TASKS), json_output: Annotated[bool, tyro.conf.arg(name="json")] = False
-) -> int:
+def doctor(tasks: tuple[str, ...] = tuple(TASKS), json_output: Json = False) -> int:
     """Check the installation: versions, device, rendering, and each task created, reset, stepped and drawn.
 
     Exits with 1 and prints the cure when something fails.

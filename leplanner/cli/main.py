@@ -34,7 +34,9 @@ def _first_line(verb: Verb) -> str:
 
 
 def _show_help(table: Verbs, prefix: str) -> None:
-    console.print(f"usage: {prefix} VERB [options]      ({prefix} VERB --help explains a verb and shows an example)\n")
+    console.print(
+        f"usage: {prefix} VERB [options]   ({prefix} VERB --help explains a verb and shows an example)\n", markup=False
+    )
     shown = Table(box=None, show_header=False, pad_edge=False)
     for name, verb in table.items():
         if isinstance(verb, Mapping):

@@ -6,9 +6,7 @@ import dataclasses
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
-import tyro
 from rich.table import Table
 
 from ..data.episodes import action_statistics, open_episodes, split
@@ -18,22 +16,21 @@ from ..world.probe import probe_world
 from ..world.release import export_release, import_release
 from ..world.train import TrainProgress, train_world
 from ..world.world import load_world, save_world
+from .options import Json, MaybeFloats, MaybePath, ScaleFloat, ScaleInt, ScaleStr, Source, TaskName, WorldFolder
 from .progress import bar, console
-
-Name = Annotated[str, tyro.conf.Positional]
 
 
 def train(
-    task: Name,
-    data: Path | None = None,
-    out: Path | None = None,
+    task: TaskName,
+    data: MaybePath = None,
+    out: MaybePath = None,
     scale: str = "compact",
-    steps: int | None = None,
-    batch: int | None = None,
-    learning_rate: float | None = None,
-    grounding: float | None = None,
-    seed: int | None = None,
-    precision: str | None = None,
+    steps: ScaleInt = None,
+    batch: ScaleInt = None,
+    learning_rate: ScaleFloat = None,
+    grounding: ScaleFloat = None,
+    seed: ScaleInt = None,
+    precision: ScaleStr = None,
     device: str = "auto",
 ) -> None:
     """Train a world model on a dataset; killed and started again it continues where it was.
@@ -71,9 +68,9 @@ def train(
 
 
 def probe(
-    folder: Annotated[Path, tyro.conf.Positional],
-    data: Path | None = None,
-    json_output: Annotated[bool, tyro.conf.arg(name="json")] = False,
+    folder: WorldFolder,
+    data: MaybePath = None,
+    json_output: Json = False,
 ) -> None:
     """Measure a world on held-out episodes: a linear map from latents to the physical state, and the one-step error.
 
@@ -100,12 +97,12 @@ def probe(
 
 
 def import_(
-    source: Annotated[str, tyro.conf.Positional],
+    source: Source,
     task: str,
-    data: Path | None = None,
-    action_mean: tuple[float, ...] | None = None,
-    action_std: tuple[float, ...] | None = None,
-    out: Path | None = None,
+    data: MaybePath = None,
+    action_mean: MaybeFloats = None,
+    action_std: MaybeFloats = None,
+    out: MaybePath = None,
 ) -> None:
     """Import a released LeWM checkpoint, strictly: every tensor must fit, and nothing downloaded is executed.
 
@@ -140,7 +137,7 @@ def import_(
     console.print(f"{out}  world {world.digest[:12]}, {parameters:.2f} M parameters")
 
 
-def export(folder: Annotated[Path, tyro.conf.Positional], out: Path, names: str = "new") -> None:
+def export(folder: WorldFolder, out: Path, names: str = "new") -> None:
     """Write a ViT world as stable-worldmodel's `load_pretrained` reads it.
 
     Example: leplanner world export runs/pusht/world --out runs/pusht/release

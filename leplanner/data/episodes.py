@@ -116,6 +116,17 @@ def _open_hdf5(path: Path, task: Task | None, in_memory: bool | None) -> Episode
             f"{path} cannot be opened as HDF5 ({error}). It is truncated or of another format; "
             "copy it again, or collect it again."
         ) from error
+    try:
+        episodes = _read_hdf5(file, path, task, in_memory)
+    except Exception:
+        file.close()
+        raise
+    if isinstance(episodes.frames, np.ndarray):
+        file.close()  # else frames are read from it on demand
+    return episodes
+
+
+def _read_hdf5(file: h5py.File, path: Path, task: Task | None, in_memory: bool | None) -> Episodes:
     lengths, starts = (_column(file, name, path)[:].astype(np.int64) for name in ("ep_len", "ep_offset"))
     pixels, action = _column(file, "pixels", path), _column(file, "action", path)
     if pixels.ndim != 4 or pixels.shape[-1] != 3 or pixels.dtype != np.uint8:

@@ -33,6 +33,8 @@ class KeypointConfig:
     channels: tuple[int, ...] = (32, 64)  # each halves the resolution
     refine: int = 1  # further convolutions at the final resolution
     keypoints: int = 32
+    # a new heat map is nearly flat, its centre hardly moves with what it sees, and learning starts slowly
+    sharpness: float = 6.0
     width: int = 192
 
 
@@ -107,6 +109,7 @@ class KeypointEncoder(nn.Module):
             ]
         self.convolutions = nn.Sequential(*layers)
         self.heat = nn.Conv2d(widths[-1], config.keypoints, 1)
+        self.log_sharpness = nn.Parameter(torch.full((config.keypoints, 1), config.sharpness).log())
         side = config.frame_size // 2 ** len(config.channels)
         axis = torch.linspace(-1.0, 1.0, side)
         y, x = torch.meshgrid(axis, axis, indexing="ij")
@@ -117,7 +120,7 @@ class KeypointEncoder(nn.Module):
 
     def forward(self, frames: Tensor) -> Tensor:
         """(B, 3, S, S) -> (B, width)"""
-        heat = self.heat(self.convolutions(frames)).flatten(2)  # (B, P, side*side)
+        heat = self.heat(self.convolutions(frames)).flatten(2) * self.log_sharpness.exp()  # (B, P, side*side)
         x, y, xx, yy, xy = (heat.softmax(-1) @ self.moments).unbind(-1)
         spread = [xx - x * x, yy - y * y, xy - x * y]
         strength = torch.logsumexp(heat, dim=-1) - heat.mean(-1)
