@@ -101,7 +101,7 @@ def _git_revision() -> str | None:
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None
-    result = subprocess.run(
-        ["git", "-C", str(root), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
-    )
-    return result.stdout.strip() or None
+    with contextlib.suppress(OSError):  # no git here
+        command = ["git", "-C", str(root), "describe", "--always", "--dirty"]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or None
+    return None

@@ -48,7 +48,7 @@ def tworoom(tworoom_file) -> Episodes:
 def tiny_world(tworoom, tmp_path_factory):
     preset = tiny("tworoom")
     config = replace(preset.train, steps=40, validate_every=20)
-    return train_world(TASKS["tworoom"], tworoom, preset.model, config, tmp_path_factory.mktemp("world"))
+    return train_world(TASKS["tworoom"], tworoom, preset.model, config, tmp_path_factory.mktemp("world"), device="cpu")
 
 
 @pytest.fixture

@@ -8,12 +8,19 @@ import numpy as np
 import pytest
 
 from leplanner.data.cache import build_cache, open_cache
+from leplanner.world.world import save_world
 
 
 def make(world, episodes, folder, encode=None, **options):
-    encode = encode or (lambda frames: world.encode(frames).numpy())
     return build_cache(
-        episodes, encode, world.spec.model.latent, world.digest, folder, batch=16, save_every=2, **options
+        episodes,
+        encode or world.latents,
+        world.spec.model.latent,
+        world.digest,
+        folder,
+        batch=16,
+        save_every=2,
+        **options,
     )
 
 
@@ -43,16 +50,14 @@ def test_a_killed_run_continues(tiny_world, tworoom, tmp_path):
         if len(calls) == 5:
             raise KeyboardInterrupt
         calls.append(len(frames))
-        return tiny_world.encode(frames).numpy()
+        return tiny_world.latents(frames)
 
     with pytest.raises(KeyboardInterrupt):
         make(tiny_world, tworoom, tmp_path / "c", encode=dies)
     with pytest.raises(ValueError, match="unfinished"):
         open_cache(tmp_path / "c")
     later = []
-    cache = make(
-        tiny_world, tworoom, tmp_path / "c", encode=lambda f: later.append(len(f)) or tiny_world.encode(f).numpy()
-    )
+    cache = make(tiny_world, tworoom, tmp_path / "c", encode=lambda f: later.append(len(f)) or tiny_world.latents(f))
     assert sum(later) == tworoom.rows - 4 * 16  # two saves of two batches were safe
     whole = make(tiny_world, tworoom, tmp_path / "undisturbed")
     assert np.array_equal(cache.latents, whole.latents)
@@ -61,3 +66,25 @@ def test_a_killed_run_continues(tiny_world, tworoom, tmp_path):
 def test_latents_beyond_fp16_are_an_error(tiny_world, tworoom, tmp_path):
     with pytest.raises(FloatingPointError, match="diverged"), np.errstate(over="ignore"):
         make(tiny_world, tworoom, tmp_path / "c", encode=lambda f: np.full((len(f), 32), 1e9))
+
+
+def test_what_another_world_left_unfinished_is_never_taken_up(tiny_world, tworoom, tmp_path):
+    """A is killed, B starts over it and is killed at once, A comes back: every latent must be A's."""
+
+    def dies_after(batches):
+        calls = iter(range(batches))
+        return lambda frames: (next(calls), tiny_world.latents(frames))[1]
+
+    folder = tmp_path / "c"
+    with pytest.raises(StopIteration):
+        make(tiny_world, tworoom, folder, encode=dies_after(4))
+    with pytest.raises(StopIteration):
+        build_cache(tworoom, dies_after(1), 32, "b" * 64, folder, batch=16, save_every=2)
+    cache = make(tiny_world, tworoom, folder)
+    assert np.allclose(cache.latents, tiny_world.latents(tworoom.frames), atol=2e-3)
+
+
+def test_a_folder_of_another_kind_is_refused(tiny_world, tworoom, tmp_path):
+    save_world(tiny_world, tmp_path)
+    with pytest.raises(ValueError, match="does not describe a latent cache"):
+        make(tiny_world, tworoom, tmp_path)

@@ -86,6 +86,8 @@ def test_bench_world(capsys):
     report = json.loads(capsys.readouterr().out)
     assert [row["work"] for row in report["rows"]] == ["encode", "training step"]
     assert all(0 < row["share_of_matmul"] < 1.5 for row in report["rows"])
+    assert report["loader_share_of_step"] > 0
+    assert report["planning_batch_ms"] > 0
 
 
 def test_doctor(capsys, monkeypatch, tmp_path):

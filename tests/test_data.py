@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -64,30 +63,53 @@ def test_a_killed_collection_continues_to_the_same_bytes(tworoom, tmp_path):
     )
     script = tmp_path / "run.py"
     script.write_text(code)
-    process = subprocess.Popen([sys.executable, str(script)], start_new_session=True)
+    process = subprocess.Popen([sys.executable, str(script)])
     parts = out.with_name(out.name + ".parts")
-    deadline = time.monotonic() + 120
-    while not list(parts.glob("*.npz")) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGKILL)
+    wait_until(lambda: list(parts.glob("*.npz")))
+    workers = children(process.pid)
+    process.kill()
     process.wait()
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))  # none is left behind
     assert not out.exists()
     finished = {path.name: path.stat().st_mtime_ns for path in parts.glob("*.npz")}
-    assert finished
-    kept = dict(finished)
-    seen = []
-    collect(
-        CollectConfig("tworoom", episodes=20, steps=40, size=32, seed=3),
-        out,
-        workers=2,
-        progress=lambda done, total: seen.append(done),
-    )
+    seen, kept = [], {}
+
+    def progress(done, total):
+        seen.append(done)
+        kept.update({path.name: path.stat().st_mtime_ns for path in parts.glob("*.npz")})
+
+    config = CollectConfig("tworoom", episodes=20, steps=40, size=32, seed=3)
+    collect(config, out, workers=2, progress=progress)
     assert seen[0] >= 8 * 9  # the finished part was not collected again
-    assert kept
+    assert finished.items() <= kept.items()
     again = open_episodes(out, TWOROOM)
     assert again.digest == tworoom.digest
     assert np.array_equal(again.frames, tworoom.frames)
     assert not parts.exists()
+
+
+def wait_until(condition, seconds: float = 120.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def children(pid: int) -> list[int]:
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=True).stdout
+    return [int(line) for line in listed.split()]
+
+
+def test_an_interrupt_stops_a_collection_at_once(tmp_path):
+    def interrupt(done, total):
+        if done:
+            raise KeyboardInterrupt
+
+    out = tmp_path / "data.h5"
+    config = CollectConfig("tworoom", episodes=400, steps=40, size=32)
+    with pytest.raises(KeyboardInterrupt):
+        collect(config, out, workers=1, progress=interrupt)
+    assert len(list((tmp_path / "data.h5.parts").glob("*.npz"))) < 20  # of 50
 
 
 def rewrite(source, target, change) -> str:
@@ -139,6 +161,12 @@ def test_frames_on_disk_equal_frames_in_memory(tworoom_file, tworoom):
         (lambda c, a, n: c.update(ep_len=c["ep_len"] + 1), "reach row 181"),
         (lambda c, a, n: c.update(action=np.zeros((180, 25), np.float32)), "TwoRoom has 2"),
         (lambda c, a, n: c.update(action=np.zeros((180, 7), np.float32)), "do not divide"),
+        (lambda c, a, n: c.update(ep_offset=c["ep_offset"][::-1].copy()), "out of order"),
+        (lambda c, a, n: c.update(ep_offset=c["ep_offset"] + 500), "reach row 680"),
+        (lambda c, a, n: c.update(episode_idx=c["episode_idx"][:50]), "'episode_idx' has 50 rows"),
+        (lambda c, a, n: c.update(state=c["state"][:, :1]), "TwoRoom's state has 2"),
+        (lambda c, a, n: c["state"].__setitem__(7, np.nan), "not finite in 1 rows .first: row 7"),
+        (lambda c, a, n: c.update(pixels=c["pixels"][:0]), "'pixels' has shape"),
     ],
 )
 def test_bad_files_name_the_column(change, message, tworoom_file, tmp_path):
@@ -174,6 +202,7 @@ def test_lance_reads_through_swm(tworoom, tmp_path):
     assert lance.frames.shape == (36, 32, 32, 3)
     assert np.allclose(lance.states, tworoom.states[:36], atol=1e-4)
     assert np.allclose(lance.actions[:, 0], np.nan_to_num(tworoom.actions[:36, 0]))
+    assert np.array_equal(lance.frames[5], lance.frames[4:6][1])
     frames = lance.frames[np.array([5, 3])]
     difference = np.abs(frames.astype(int) - tworoom.frames[[5, 3]])
     assert difference.mean() < 6  # Lance stores JPEG
@@ -189,6 +218,9 @@ def test_split_depends_on_identity_alone(rng):
     order = rng.permutation(ids)
     assert np.array_equal(is_validation(order), held_out[order])
     assert np.array_equal(is_validation(ids[:137]), held_out[:137])
+    few = synthetic_episodes(rng)  # three episodes, none of which the hash holds out
+    with pytest.raises(ValueError, match="leaves one side empty"):
+        split(few)
 
 
 def test_world_windows_align_blocks_with_the_frames_they_leave(rng):

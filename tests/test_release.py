@@ -139,6 +139,21 @@ def test_a_pickle_that_would_run_code_does_not_run_it(writer, folder, tmp_path):
     assert not sprung.exists()
 
 
+def test_settings_that_would_change_the_function_are_refused(folder):
+    for part, name, value in (("encoder", "hidden_act", "relu"), ("predictor", "emb_dropout", 0.1)):
+        config = json.loads(json.dumps(HUB_CONFIG))
+        config[part][name] = value
+        (folder / "config.json").write_text(json.dumps(config))
+        with pytest.raises(ValueError, match=rf"{part}\.{name} is {value!r}"):
+            import_release(folder, **STATISTICS)
+
+
+def test_a_truncated_file_is_explained(folder):
+    (folder / "model.safetensors").write_bytes(b"\x10" * 40)
+    with pytest.raises(ValueError, match="cannot be read as safetensors"):
+        import_release(folder, **STATISTICS)
+
+
 def test_unsupported_variants_and_folders_are_explained(folder, tmp_path):
     config = json.loads(json.dumps(HUB_CONFIG))
     config["predictor"]["hidden_dim"] = 256
@@ -190,3 +205,5 @@ def test_import_command(folder, model, tmp_path, capsys):
     assert "give --data FILE" in capsys.readouterr().err
     assert main([*arguments, "--action-mean", "0", "0.1", "--action-std", "0.2", "0.3"]) == 0
     assert same(load_world(out), model)
+    assert main([*arguments, "--action-mean", "0", "0.1", "--action-std", "0.2", "0.3"]) == 1
+    assert "already holds a world" in capsys.readouterr().err

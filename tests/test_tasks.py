@@ -101,7 +101,8 @@ def test_same_seed_same_episode_bit_for_bit(name, simulators):
     first = run_episode(task, sim, config, 1)
     other = run_episode(task, sim, config, 0)  # what ran before must leave no trace
     again = run_episode(task, sim, config, 1)
-    assert all(np.array_equal(first[key], again[key], equal_nan=True) for key in first)
+    differing = {key for key in first if not np.array_equal(first[key], again[key], equal_nan=True)}
+    assert differing == set()
     assert not np.array_equal(first["pixels"], other["pixels"])
     assert np.isnan(first["action"][-1]).all()
     assert np.isfinite(first["action"][:-1]).all()
@@ -141,3 +142,44 @@ def test_reacher_goes_on_after_matching_its_goal(simulators, rng):
     for _ in range(3):
         sim.step(np.zeros(2, np.float32))
     assert np.abs(sim.state()[:2] - state[:2]).max() < 0.05
+
+
+def test_reacher_is_not_reset_by_dm_controls_clock(simulators):
+    sim = simulators("reacher")
+    sim.set_state(np.array([0.3, 0.4, 0.0, 0.0]))
+    for _ in range(520):
+        sim.step(np.zeros(2, np.float32))
+    assert np.abs(sim.state()[:2] - [0.3, 0.4]).max() < 0.05
+
+
+@pytest.mark.parametrize("name", ["reacher", "cube"])
+def test_native_visuals_are_what_the_environment_draws_by_itself(name, rng):
+    from leplanner.tasks.swm_simulator import Visuals, make_simulator
+
+    sim = make_simulator(TASKS[name], Visuals.native())
+    sim.start(rng)
+    expected = sim.env.render()
+    assert np.array_equal(sim.render(224), expected)
+    sim.close()
+
+
+def test_environments_drawn_in_turn_do_not_disturb_each_other(simulators, rng):
+    first = {}
+    for _ in range(2):
+        for name in ("reacher", "cube"):
+            sim = simulators(name)
+            first.setdefault(name, (sim.start(rng), sim.state())[1])
+            sim.set_state(first[name])
+            frame = first.setdefault(name + " frame", sim.render(32))
+            assert np.array_equal(sim.render(32), frame)
+
+
+def test_missing_gl_libraries_are_named(monkeypatch):
+    from leplanner.tasks import swm_simulator
+
+    def broken(*arguments, **options):
+        raise AttributeError("'NoneType' object has no attribute 'eglQueryString'")
+
+    monkeypatch.setattr(swm_simulator, "make_env", broken)
+    with pytest.raises(RuntimeError, match="apt-get install libegl1"):
+        swm_simulator.make_simulator(TASKS["reacher"])

@@ -12,7 +12,9 @@ import torch
 from rich.table import Table
 from torch.utils.flop_counter import FlopCounterMode
 
-from ..presets.scales import get_scale
+from ..data.episodes import Episodes
+from ..data.windows import ActionScale, PlanWindows, WorldWindows
+from ..presets.scales import BLOCK, Scale, get_scale
 from ..world.lewm import LeWM
 from ..world.precision import autocast, keep_freed_memory, matmul_gflops, pick_precision
 from ..world.train import TrainingState, world_loss
@@ -82,8 +84,12 @@ def world(
                 "share_of_matmul": gflop / seconds / limit,
             }
         )
+    loader = _loader_seconds(preset, config.batch, repeats)
+    planning = _planning_draw_seconds(repeats)
     report = {"task": task, "scale": scale, "batch": config.batch, "threads": torch.get_num_threads()}
     report |= {"precision": precision, "matmul_gflop_per_s": limit, "rows": rows}
+    step_seconds = len(frames) / rows[1]["frames_per_s"]
+    report |= {"loader_share_of_step": loader / step_seconds, "planning_batch_ms": 1e3 * planning}
     if json_output:
         print(json.dumps(report))
         return
@@ -97,9 +103,52 @@ def world(
             row["work"], f"{row['frames_per_s']:.0f}", f"{row['gflop_per_s']:.1f}", f"{row['share_of_matmul']:.0%}"
         )
     console.print(table)
+    console.print(
+        f"drawing a batch of windows: {report['loader_share_of_step']:.2%} of a step (and in a thread of its own)"
+    )
+    console.print(f"drawing 128 planning samples: {report['planning_batch_ms']:.2f} ms")
 
 
-def _median_seconds(run: Callable[[], None], repeats: int) -> float:
+def _synthetic_episodes(preset: Scale, episodes: int) -> Episodes:
+    """In memory, as compact datasets are; what the frames show does not matter for time."""
+    rng = np.random.default_rng(0)
+    rows, dim, size = (
+        preset.collect.steps // preset.collect.every + 1,
+        preset.model.block_dim // BLOCK,
+        preset.collect.size,
+    )
+    starts = np.arange(episodes) * rows
+    return Episodes(
+        frames=rng.integers(0, 256, (episodes * rows, size, size, 3), dtype=np.uint8),
+        actions=rng.normal(size=(episodes * rows, preset.collect.every, dim)).astype(np.float32),
+        states=None,
+        starts=starts,
+        lengths=np.full(episodes, rows),
+        ids=np.arange(episodes),
+        steps_per_row=preset.collect.every,
+        digest="synthetic",
+    )
+
+
+def _loader_seconds(preset: Scale, batch: int, repeats: int) -> float:
+    episodes = _synthetic_episodes(preset, 100)
+    scale = ActionScale(np.zeros(episodes.action_dim), np.ones(episodes.action_dim))
+    windows = WorldWindows(episodes, np.arange(100), scale, BLOCK, preset.model.context)
+    rng = np.random.default_rng(0)
+    return _median_seconds(lambda: windows.draw(rng, batch), repeats)
+
+
+def _planning_draw_seconds(repeats: int) -> float:
+    """128 samples from 3,000 episodes with latents of the paper's size."""
+    tiny = get_scale("tiny", "pusht")
+    episodes = _synthetic_episodes(replace(tiny, collect=replace(tiny.collect, size=1)), 3000)
+    latents = np.zeros((episodes.rows, 192), np.float16)
+    windows = PlanWindows(latents, episodes, np.arange(3000), ActionScale(np.zeros(2), np.ones(2)), BLOCK, 3)
+    rng = np.random.default_rng(0)
+    return _median_seconds(lambda: windows.draw(rng, 128, 5), max(repeats, 20))
+
+
+def _median_seconds(run: Callable[[], object], repeats: int) -> float:
     run()
     times = []
     for _ in range(repeats):

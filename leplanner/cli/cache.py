@@ -35,12 +35,14 @@ def cache(
     """
     base = Path("runs") / task
     frozen = load_world(world or base / "world").to(pick_device(device))
+    if frozen.spec.task != task:
+        raise ValueError(f"The world at {world or base / 'world'} is {frozen.spec.task}'s, but {task} was asked for.")
     episodes = open_episodes(data or base / "data.h5", get_task(task), in_memory=False)
     out = out or base / "latents"
     with bar(f"cache {task}", "frames") as update:
         made = build_cache(
             episodes,
-            lambda frames: frozen.encode(frames).float().cpu().numpy(),
+            frozen.latents,
             frozen.spec.model.latent,
             frozen.digest,
             out,

@@ -59,7 +59,7 @@ def demo(task: str = "tworoom", scale: str = "tiny", out: MaybePath = None) -> N
     with bar("cache", "frames") as update:
         cache = build_cache(
             episodes,
-            lambda f: world.encode(f).numpy(),
+            world.latents,
             preset.model.latent,
             world.digest,
             base / "latents",

@@ -9,6 +9,7 @@ from typing import Any
 import tyro
 from rich.table import Table
 
+from .. import __version__
 from .progress import console, errors
 
 Verb = Callable[..., Any]
@@ -16,7 +17,7 @@ Verbs = Mapping[str, Any]  # a verb's function, or a table of its own
 
 
 def verbs() -> Verbs:
-    """Imported on use: `leplanner --help` should not wait for torch."""
+    """Imported here, not at the top: `leplanner --version` should not wait for torch."""
     from . import bench, cache, collect, demo, doctor, world
 
     return {
@@ -49,13 +50,11 @@ def _show_help(table: Verbs, prefix: str) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
-    chosen: Any = verbs()
-    prefix = "leplanner"
     if words == ["--version"]:
-        from .. import __version__
-
         print(__version__)
         return 0
+    chosen: Any = verbs()
+    prefix = "leplanner"
     while isinstance(chosen, Mapping):
         if not words or words[0] in ("-h", "--help"):
             _show_help(chosen, prefix)
@@ -72,9 +71,9 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, ImportError, FloatingPointError, RuntimeError, OSError) as error:
         if isinstance(error, RuntimeError) and not str(error).startswith("MuJoCo"):
             raise  # ours to mend, so show where
-        errors.print(f"error: {error}", style="red", markup=False, highlight=False)
+        errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         return 1
     except KeyboardInterrupt:
-        errors.print("stopped; the same command continues where it was.")
+        errors.print("stopped; what was finished is kept.")
         return 130
     return result if isinstance(result, int) else 0

@@ -7,9 +7,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 from rich.table import Table
 
-from ..data.episodes import action_statistics, open_episodes, split
+from ..data.episodes import action_statistics, open_episodes
 from ..presets.scales import get_scale
 from ..tasks import get_task
 from ..world.probe import probe_world
@@ -122,7 +123,7 @@ def import_(
     spec = get_task(task)
     if data is not None:
         episodes = open_episodes(data, spec, in_memory=False)
-        mean, std = action_statistics(episodes, split(episodes)[0])
+        mean, std = action_statistics(episodes, np.arange(len(episodes.starts)))  # as its own training did
         action_mean, action_std = tuple(mean.tolist()), tuple(std.tolist())
     if action_mean is None or action_std is None:
         raise ValueError("Importing needs the action statistics: give --data FILE, or --action-mean and --action-std.")
@@ -132,6 +133,8 @@ def import_(
         )
     world = import_release(source, task, action_mean, action_std, spec.action_low, spec.action_high)
     out = out or Path("runs") / task / "world"
+    if (out / "config.json").exists():
+        raise ValueError(f"{out} already holds a world. Choose another --out, or delete it.")
     save_world(world, out, {"source": source})
     parameters = sum(p.numel() for p in world.model.parameters()) / 1e6
     console.print(f"{out}  world {world.digest[:12]}, {parameters:.2f} M parameters")

@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ..artifacts import provenance, read_json, write_arrays, write_json
-from .episodes import Array, Episodes
-from .windows import read_frames
+from .episodes import Array, Episodes, read_frames
 
 
 @dataclass(frozen=True)
@@ -43,13 +42,17 @@ def build_cache(
     partial, progress_file = folder / "latents.npy.partial", folder / "progress.json"
     identity = {"world_digest": world_digest, "data_digest": episodes.digest}
     done = 0
+    if not partial.exists() and (folder / "latents.npy").exists():  # killed just before its config was written
+        (folder / "latents.npy").replace(partial)
     if progress_file.exists() and partial.exists():
         state = read_json(progress_file)
         if {name: state[name] for name in identity} == identity:
             done = state["rows"]
-    mode = "r+" if done else "w+"
-    shape = (episodes.rows, latent)
-    latents = np.lib.format.open_memmap(partial, mode=mode, dtype=np.float16, shape=None if done else shape)
+    if done:
+        latents = np.lib.format.open_memmap(partial, mode="r+")
+    else:
+        write_json(progress_file, {**identity, "rows": 0})  # before the file of another world is overwritten
+        latents = np.lib.format.open_memmap(partial, mode="w+", dtype=np.float16, shape=(episodes.rows, latent))
     progress(done, episodes.rows)
     while done < episodes.rows:
         stop = min(done + batch * save_every, episodes.rows)
@@ -90,6 +93,8 @@ def open_cache(folder: str | Path, world_digest: str | None = None, data_digest:
         )
         raise ValueError(f"No latent cache at {folder}.{unfinished or ' Make one with: leplanner cache'}")
     config = read_json(folder / "config.json")
+    if not isinstance(config, dict) or config.get("kind") != "leplanner latent cache":
+        raise ValueError(f"{folder}/config.json does not describe a latent cache. Choose another --out.")
     for name, wanted in (("world_digest", world_digest), ("data_digest", data_digest)):
         if wanted is not None and config[name] != wanted:
             what = name.removesuffix("_digest")

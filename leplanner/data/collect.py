@@ -7,16 +7,19 @@ import json
 import multiprocessing
 import os
 import shutil
+import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
-from ..artifacts import atomic_path, digest_bytes, digest_json, provenance, read_json, write_arrays, write_json
+from .. import __version__
+from ..artifacts import atomic_path, provenance, read_json, write_arrays, write_json
 from ..tasks import Task, get_task
 
 Array = np.ndarray
@@ -61,8 +64,10 @@ def run_episode(task: Task, sim: Any, config: CollectConfig, index: int) -> dict
     return {"pixels": pixels, "state": states, "action": actions.reshape(rows, -1)}
 
 
-def _leave_with_parent() -> None:
-    """A killed parent must not leave workers behind: each one waits for its parent's end in a thread."""
+def _become_worker() -> None:
+    """An interrupt is the parent's to handle. A killed parent must not leave workers behind: each one waits for
+    its parent's end in a thread."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def wait_and_leave() -> None:
         parent = multiprocessing.parent_process()
@@ -101,12 +106,15 @@ def collect(
 ) -> Path:
     """Collect to `out`. Finished parts survive a kill in `out.parts/`; the file itself appears only when whole."""
     wanted = dataclasses.asdict(config)
+    folder = out.with_name(out.name + ".parts")
     if out.exists():
         _check_same(out, wanted)
+        shutil.rmtree(folder, ignore_errors=True)
         return out
-    folder = out.with_name(out.name + ".parts")
+    for leftover in out.parent.glob(f".{out.name}.*.tmp"):  # of a merge that was killed
+        leftover.unlink()
     # parts of a shorter run with the same settings are reused, whatever number of episodes it was for
-    settings = {key: value for key, value in wanted.items() if key != "episodes"}
+    settings = {key: value for key, value in wanted.items() if key != "episodes"} | {"leplanner": __version__}
     if (folder / "config.json").exists() and read_json(folder / "config.json") != settings:
         raise ValueError(
             f"{folder} holds parts of a collection with other settings ({read_json(folder / 'config.json')}). "
@@ -126,13 +134,21 @@ def collect(
         count = min(workers or os.cpu_count() or 1, len(missing))
         # spawn, not fork: a forked process shares GL and thread state that neither survives
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(count, mp_context=context, initializer=_leave_with_parent) as pool:
+        with ProcessPoolExecutor(count, mp_context=context, initializer=_become_worker) as pool:
             pending: set[Future[int]] = {pool.submit(_collect_part, config, part, str(folder)) for part in missing}
-            while pending:
-                finished, pending = wait(pending, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    done += future.result()
-                progress(done, total)
+            try:
+                while pending:
+                    finished, pending = wait(pending, return_when=FIRST_COMPLETED)
+                    for future in finished:
+                        done += future.result()
+                    progress(done, total)
+            except BrokenProcessPool as error:
+                raise ValueError(
+                    f"A worker process died, likely for lack of memory ({count} ran at once). What is finished is kept: "
+                    "run the same command with fewer --workers."
+                ) from error
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
     _merge(config, [folder / f"{part:06d}.npz" for part in parts], out)
     shutil.rmtree(folder)
     return out
@@ -167,14 +183,13 @@ def _merge(config: CollectConfig, parts: list[Path], out: Path) -> None:
         pixels = file.create_dataset("pixels", (rows, *frame), np.uint8, chunks=(1, *frame))
         action = file.create_dataset("action", (rows, config.every * task.action_dim), np.float32)
         state = file.create_dataset("state", (rows, task.state_dim), np.float64)
-        start, part_digests = 0, []
+        start = 0
         for path in parts:
             with np.load(path) as arrays:
                 stop = start + arrays["action"].shape[0] * rows_an_episode
                 for column, name in ((pixels, "pixels"), (action, "action"), (state, "state")):
                     array = arrays[name]
                     column[start:stop] = array.reshape(-1, *array.shape[2:])
-                    part_digests.append(digest_bytes(array.tobytes()))
             start = stop
         file["ep_len"] = np.full(config.episodes, rows_an_episode, np.int32)
         file["ep_offset"] = np.arange(config.episodes, dtype=np.int64) * rows_an_episode
@@ -189,7 +204,6 @@ def _merge(config: CollectConfig, parts: list[Path], out: Path) -> None:
                 "visuals": dataclasses.asdict(visuals),
                 "action_mean": finite.mean(axis=0).tolist(),
                 "action_std": finite.std(axis=0).tolist(),
-                "digest": digest_json(part_digests),
                 "provenance": provenance(),
             }
         )

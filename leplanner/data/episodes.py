@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -79,10 +78,13 @@ def is_validation(ids: Array, share: float = 0.05) -> Array:
 
 
 def split(episodes: Episodes, share: float = 0.05) -> tuple[Array, Array]:
-    """Indices of the training and the validation episodes; each side is never empty when there are two episodes."""
+    """Indices of the training and of the validation episodes."""
     held_out = is_validation(episodes.ids, share)
-    if len(held_out) > 1 and not held_out.any():
-        held_out[np.argmin(episodes.ids)] = True
+    if held_out.all() or not held_out.any():
+        raise ValueError(
+            f"Of {len(held_out)} episodes, {int(held_out.sum())} fall into the held-out {share:.0%}, which leaves one side "
+            "empty. An episode's own id decides, so more episodes are the cure: collect at least 20."
+        )
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
@@ -109,6 +111,8 @@ def open_episodes(path: str | Path, task: Task | None = None, in_memory: bool | 
 
 
 def _open_hdf5(path: Path, task: Task | None, in_memory: bool | None) -> Episodes:
+    with contextlib.suppress(ImportError):
+        import hdf5plugin  # noqa: F401  (registers Blosc, which released files use)
     try:
         file = h5py.File(path, "r")
     except OSError as error:
@@ -127,26 +131,24 @@ def _open_hdf5(path: Path, task: Task | None, in_memory: bool | None) -> Episode
 
 
 def _read_hdf5(file: h5py.File, path: Path, task: Task | None, in_memory: bool | None) -> Episodes:
-    lengths, starts = (_column(file, name, path)[:].astype(np.int64) for name in ("ep_len", "ep_offset"))
     pixels, action = _column(file, "pixels", path), _column(file, "action", path)
-    if pixels.ndim != 4 or pixels.shape[-1] != 3 or pixels.dtype != np.uint8:
+    if pixels.ndim != 4 or pixels.shape[-1] != 3 or pixels.dtype != np.uint8 or len(pixels) == 0:
         raise ValueError(
             f"{path}: column 'pixels' has shape {pixels.shape} and type {pixels.dtype}; "
             "expected (rows, height, width, 3) of uint8."
         )
-    steps_per_row = int(file.attrs.get("steps_per_row", 1))
-    state_columns = ("state",) if task is None or "state" in file else task.state_columns
-    states = None
-    if all(name in file for name in state_columns):
-        states = np.concatenate([_read(_column(file, name, path), path) for name in state_columns], axis=-1)
-    actions = _shape_actions(_read(action, path), steps_per_row, task, path)
-    ids = _episode_ids(file, starts, path)
-    _check_index(
-        path, starts, lengths, len(pixels), {"action": len(actions), "state": None if states is None else len(states)}
+    lengths, starts = (
+        _read(_column(file, name, path), path).reshape(-1).astype(np.int64) for name in ("ep_len", "ep_offset")
     )
-    size = int(np.prod(pixels.shape))
+    steps_per_row = int(file.attrs.get("steps_per_row", 1))
+    actions = shape_actions(_read(action, path), steps_per_row, task, path)
+    wanted = ("state",) if task is None or "state" in file else task.state_columns
+    states = None
+    if all(name in file for name in wanted):
+        states = join_states([_read(_column(file, name, path), path) for name in wanted], wanted, task, path)
+    _check_index(path, starts, lengths, {"pixels": len(pixels), "action": len(actions), "state": _rows(states)})
     frames: Frames = pixels
-    if in_memory or (in_memory is None and size < 6e9):
+    if in_memory or (in_memory is None and int(np.prod(pixels.shape)) < 6e9):
         frames = _read(pixels, path)
     meta = json.loads(file.attrs.get("leplanner", "{}"))
     return Episodes(
@@ -155,11 +157,15 @@ def _read_hdf5(file: h5py.File, path: Path, task: Task | None, in_memory: bool |
         states=states,
         starts=starts,
         lengths=lengths,
-        ids=ids,
+        ids=_episode_ids(file, starts, len(pixels), path),
         steps_per_row=steps_per_row,
-        digest=meta.get("digest") or _foreign_digest(actions, lengths, pixels),
+        digest=content_digest(frames, actions, states, starts, lengths),
         meta=meta,
     )
+
+
+def _rows(states: Array | None) -> int | None:
+    return None if states is None else len(states)
 
 
 def _column(file: h5py.File, name: str, path: Path) -> h5py.Dataset:
@@ -172,11 +178,9 @@ def _column(file: h5py.File, name: str, path: Path) -> h5py.Dataset:
     return found
 
 
-def _read(column: h5py.Dataset, path: Path) -> Array:
-    with contextlib.suppress(ImportError):
-        import hdf5plugin  # noqa: F401  (registers Blosc, which released files use)
+def _read(column: h5py.Dataset, path: Path, rows: Any = ...) -> Array:
     try:
-        return column[:]
+        return np.asarray(column[rows])
     except OSError as error:
         name = str(column.name).lstrip("/")
         raise ValueError(
@@ -185,7 +189,19 @@ def _read(column: h5py.Dataset, path: Path) -> Array:
         ) from error
 
 
-def _shape_actions(action: Array, steps_per_row: int, task: Task | None, path: Path) -> Array:
+def read_frames(episodes: Episodes, rows: Array) -> Array:
+    """Frames at any rows, in any order, repeats allowed (a file on disk wants them sorted and single)."""
+    frames = episodes.frames
+    if isinstance(frames, np.ndarray):
+        return frames[rows]
+    unique, place = np.unique(rows, return_inverse=True)
+    on_disk: Any = frames
+    found = _read(on_disk, Path(on_disk.file.filename), unique) if isinstance(frames, h5py.Dataset) else frames[unique]
+    return found[place.reshape(rows.shape)]
+
+
+def shape_actions(action: Array, steps_per_row: int, task: Task | None, path: Path) -> Array:
+    """(R, steps_per_row * d_a) -> (R, steps_per_row, d_a) float32, checked against the task."""
     flat = action.reshape(len(action), -1)
     if flat.shape[1] % steps_per_row:
         raise ValueError(
@@ -200,14 +216,34 @@ def _shape_actions(action: Array, steps_per_row: int, task: Task | None, path: P
     return actions
 
 
-def _episode_ids(file: h5py.File, starts: Array, path: Path) -> Array:
+def join_states(columns: list[Array], names: tuple[str, ...], task: Task | None, path: Path) -> Array:
+    """(R, S) float64 from one or more columns, checked against the task."""
+    states = np.concatenate([column.reshape(len(column), -1) for column in columns], axis=-1).astype(np.float64)
+    if task is not None and states.shape[1] != task.state_dim:
+        raise ValueError(
+            f"{path}: {' and '.join(names)} hold {states.shape[1]} numbers a row, but {task.title}'s state has {task.state_dim}."
+        )
+    broken = np.flatnonzero(~np.isfinite(states).all(axis=1))
+    if len(broken):
+        raise ValueError(
+            f"{path}: {' and '.join(names)} are not finite in {len(broken)} rows (first: row {broken[0]})."
+        )
+    return states
+
+
+def _episode_ids(file: h5py.File, starts: Array, rows: int, path: Path) -> Array:
     for name in EPISODE_COLUMNS:
         if name in file:
-            return _read(file[name], path).reshape(-1)[starts].astype(np.int64)
+            column = _read(_column(file, name, path), path).reshape(-1)
+            if len(column) != rows:
+                raise ValueError(f"{path}: column {name!r} has {len(column)} rows, but 'pixels' has {rows}.")
+            return column[starts].astype(np.int64)
     return np.arange(len(starts), dtype=np.int64)
 
 
-def _check_index(path: Path, starts: Array, lengths: Array, rows: int, columns: dict[str, int | None]) -> None:
+def _check_index(path: Path, starts: Array, lengths: Array, columns: dict[str, int | None]) -> None:
+    rows = columns["pixels"]
+    assert rows is not None
     for name, found in columns.items():
         if found is not None and found != rows:
             raise ValueError(f"{path}: column {name!r} has {found} rows, but 'pixels' has {rows}. The file is damaged.")
@@ -221,10 +257,13 @@ def _check_index(path: Path, starts: Array, lengths: Array, rows: int, columns: 
             f"{path}: 'ep_offset' and 'ep_len' reach row {int(ends.max())}, but 'pixels' has {rows} rows. "
             "The file is truncated; copy or collect it again."
         )
+    if (starts[1:] < ends[:-1]).any():
+        raise ValueError(f"{path}: episodes in 'ep_offset' overlap or are out of order; they must follow one another.")
 
 
-def _foreign_digest(actions: Array, lengths: Array, pixels: h5py.Dataset) -> str:
-    """Of all actions, lengths and a sample of frames: hashing terabytes of pixels would take hours."""
-    sample: Sequence[int] = sorted(set(np.linspace(0, len(pixels) - 1, 32).astype(int).tolist()))
-    parts = [pixels[row].tobytes() for row in sample]
-    return digest_bytes(actions.tobytes(), lengths.tobytes(), str(pixels.shape).encode(), *parts)
+def content_digest(frames: Frames, actions: Array, states: Array | None, starts: Array, lengths: Array) -> str:
+    """Of everything but the frames, and of a sample of those: hashing terabytes of pixels would take hours."""
+    sample = np.unique(np.linspace(0, frames.shape[0] - 1, 32).astype(int))
+    parts = [np.asarray(frames[sample]).tobytes(), str(tuple(frames.shape)).encode(), actions.tobytes()]
+    parts += [b"" if states is None else states.tobytes(), starts.tobytes(), lengths.tobytes()]
+    return digest_bytes(*parts)

@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from ..artifacts import digest_bytes
 from ..tasks import Task
 from ..tasks.swm_runtime import import_swm
-from .episodes import Array, Episodes
+from .episodes import Array, Episodes, content_digest, join_states, shape_actions
 
 
 class LanceFrames:
     """With one frame a clip, the reader's clip index is the row."""
 
     def __init__(self, dataset: Any, rows: int):
-        self.dataset = dataset
-        self.shape: tuple[int, ...] = (rows, *self[np.array([0])].shape[1:])
+        self.dataset, self.rows = dataset, rows
+        self.shape: tuple[int, ...] = (rows, *self[0].shape)
 
     def __getitem__(self, rows: Any, /) -> Array:
-        wanted = np.atleast_1d(rows)
+        """Indexed as an array would be: a row, a slice, or an array of rows."""
+        wanted = np.arange(self.rows)[rows]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the decoder reads from a read-only buffer, and torch says so
             clips = self.dataset.__getitems__(wanted.reshape(-1).tolist())
@@ -41,26 +41,17 @@ def open_lance(path: Path, task: Task | None) -> Episodes:
     wanted = ("state",) if task is None or "state" in columns else task.state_columns
     states = None
     if set(wanted) <= columns:
-        states = np.concatenate([_numbers(probe.get_col_data(name)) for name in wanted], axis=-1).astype(np.float64)
-    actions = _numbers(probe.get_col_data("action")).astype(np.float32)
-    if task is not None and actions.shape[1] != task.action_dim:
-        raise ValueError(
-            f"{table}: column 'action' has {actions.shape[1]} dimensions, but {task.title} has {task.action_dim}. "
-            "Is this another task's dataset?"
-        )
+        states = join_states([probe.get_col_data(name) for name in wanted], wanted, task, table)
+    actions = shape_actions(probe.get_col_data("action"), 1, task, table)
     lengths, starts = np.asarray(probe.lengths, np.int64), np.asarray(probe.offsets, np.int64)
     frames = LanceFrames(swm_data.LanceDataset(path=str(table), keys_to_load=["pixels"]), len(actions))
     return Episodes(
         frames=frames,
-        actions=actions[:, None, :],
+        actions=actions,
         states=states,
         starts=starts,
         lengths=lengths,
         ids=np.arange(len(starts), dtype=np.int64),
         steps_per_row=1,
-        digest=digest_bytes(actions.tobytes(), lengths.tobytes(), frames[np.array([0])].tobytes()),
+        digest=content_digest(frames, actions, states, starts, lengths),
     )
-
-
-def _numbers(column: Array) -> Array:
-    return column.reshape(len(column), -1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .episodes import Array, Episodes
+from .episodes import Array, Episodes, read_frames
 
 
 @dataclass(frozen=True)
@@ -84,14 +84,6 @@ class WorldWindows:
     def at(self, starts: Array) -> WorldBatch:
         rows = starts[:, None] + self.table.stride * np.arange(self.context + 1)
         return WorldBatch(read_frames(self.episodes, rows), self.table.leaving(rows[:, :-1]), rows)
-
-
-def read_frames(episodes: Episodes, rows: Array) -> Array:
-    """Frames at any rows, in any order, repeats allowed (a file on disk wants them sorted and single)."""
-    if isinstance(episodes.frames, np.ndarray):
-        return episodes.frames[rows]
-    unique, place = np.unique(rows, return_inverse=True)
-    return episodes.frames[unique][place.reshape(rows.shape)]
 
 
 class PlanWindows:

@@ -45,7 +45,7 @@ def compact(task: str) -> Scale:
             projector=512,
             dropout=0.0,  # small and far from overfitting; dropout only blurs the prediction
         ),
-        train=WorldTrainConfig(steps=4000, batch=64, learning_rate=5e-4, projections=256),
+        train=WorldTrainConfig(steps=2400, batch=64, learning_rate=5e-4, projections=256),
     )
     return _COMPACT[task](scale)
 
@@ -53,14 +53,14 @@ def compact(task: str) -> Scale:
 def _compact_tworoom(scale: Scale) -> Scale:
     # one dot on a floor plan: no convolution beyond the two that shrink the frame
     model = replace(scale.model, encoder=replace(scale.model.encoder, refine=0))
-    return replace(scale, model=model, train=replace(scale.train, steps=2400))
+    return replace(scale, model=model)
 
 
 def _compact_pusht(scale: Scale) -> Scale:
     return replace(
         scale,
         collect=replace(scale.collect, episodes=4000),
-        train=replace(scale.train, steps=4000, grounding=1.0),
+        train=replace(scale.train, grounding=1.0),
     )
 
 

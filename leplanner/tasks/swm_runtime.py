@@ -10,7 +10,7 @@ from types import ModuleType
 
 import torch
 
-GL_PACKAGES = ("libegl1", "libgl1", "libgl1-mesa-dri")
+GL_PACKAGES = ("libegl1", "libgl1", "libglx-mesa0", "libgl1-mesa-dri")
 _operators: list[torch.library.Library] = []  # a Library undoes its definitions when collected
 
 
@@ -49,7 +49,7 @@ def import_swm(module: str = "stable_worldmodel") -> ModuleType:
             return importlib.import_module(module)
         except ImportError as error:
             raise ImportError(
-                f"Simulating needs stable-worldmodel and its environments, but {error.name or module!r} "
+                f"This needs stable-worldmodel and its environments, but {error.name or module!r} "
                 f"could not be imported ({error}). Install them with: pip install 'leplanner[sim]'"
             ) from error
 

@@ -44,6 +44,36 @@ def _rendering_failed(error: Exception) -> RuntimeError:
     )
 
 
+class MujocoCamera:
+    """Draws through MuJoCo's own renderer, which makes its GL context current for every frame. dm_control's does not
+    when another renderer took over, and then draws one environment's frames into another's."""
+
+    def __init__(self, model: Any, data: Any, camera: int | str, visuals: Visuals):
+        self.model, self.data, self.camera, self.visuals = model, data, camera, visuals
+        model.vis.quality.offsamples = visuals.antialias
+        self.renderers: dict[int, Any] = {}
+
+    def render(self, size: int) -> Array:
+        import mujoco
+
+        drawn = size * self.visuals.supersample
+        if drawn not in self.renderers:
+            self.model.vis.global_.offwidth = self.model.vis.global_.offheight = drawn
+            try:
+                self.renderers[drawn] = mujoco.Renderer(self.model, drawn, drawn)
+            except (ImportError, AttributeError, OSError, RuntimeError) as error:
+                raise _rendering_failed(error) from error
+        renderer = self.renderers[drawn]
+        renderer.update_scene(self.data, camera=self.camera)
+        renderer.scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = self.visuals.shadows
+        return _shrink(renderer.render(), size)
+
+    def close(self) -> None:
+        for renderer in self.renderers.values():
+            renderer.close()
+        self.renderers.clear()
+
+
 class TwoRoomSimulator:
     def __init__(self, task: Task, visuals: Visuals):
         self.env: Any = make_env(task.env_id, **task.env_options)
@@ -110,11 +140,11 @@ class ReacherSimulator:
     """The goal is kept by us: swm's own target would end and reset the episode on the first match."""
 
     def __init__(self, task: Task, visuals: Visuals):
-        self.visuals = visuals
         self.env: Any = make_env(task.env_id, **task.env_options)
         self.env.reset(seed=0, options={"variation": ()})
-        quality = self.env.env.physics.model.vis.quality
-        quality.offsamples = visuals.antialias
+        physics = self.env.env.physics
+        self.camera = MujocoCamera(physics.model.ptr, physics.data.ptr, self.env.camera_id, visuals)
+        self.env.env._env._step_limit = float("inf")  # dm_control would reset the arm after 500 steps
 
     def start(self, rng: np.random.Generator) -> None:
         self.set_state(np.concatenate([random_joints(rng), np.zeros(2)]))
@@ -124,7 +154,7 @@ class ReacherSimulator:
         return np.concatenate([data.qpos, data.qvel])
 
     def set_state(self, state: Array) -> None:
-        self.env.env.reset()  # starts dm_control's clock anew; it would reset by itself after 500 steps
+        self.env.env.reset()  # leaves nothing of an earlier episode
         state = np.asarray(state, dtype=np.float64)
         self.env.set_state(state[:2], state[2:])
 
@@ -135,16 +165,10 @@ class ReacherSimulator:
         self.env.step(np.asarray(action))
 
     def render(self, size: int) -> Array:
-        drawn = size * self.visuals.supersample
-        try:
-            frame = self.env.env.physics.render(
-                drawn, drawn, self.env.camera_id, render_flag_overrides={"shadow": self.visuals.shadows}
-            )
-        except (ImportError, AttributeError, OSError, RuntimeError) as error:
-            raise _rendering_failed(error) from error
-        return _shrink(frame, size)
+        return self.camera.render(size)
 
     def close(self) -> None:
+        self.camera.close()
         self.env.close()
 
 
@@ -152,13 +176,9 @@ class CubeSimulator:
     """swm's reset recompiles the model; after the first one, episodes start through the environment's own parts."""
 
     def __init__(self, task: Task, visuals: Visuals):
-        self.visuals = visuals
         self.env: Any = make_env(task.env_id, **task.env_options)
         self.env.reset(seed=0, options={"variation": ()})
-        self.env.model.vis.quality.offsamples = visuals.antialias
-        if not visuals.shadows:
-            self.env.model.light_castshadow[:] = 0
-        self.renderers: dict[int, Any] = {}
+        self.camera = MujocoCamera(self.env.model, self.env.data, "front_pixels", visuals)
 
     def start(self, rng: np.random.Generator) -> None:
         import mujoco
@@ -216,23 +236,10 @@ class CubeSimulator:
         mujoco.mj_kinematics(self.env.model, self.env.data)
 
     def render(self, size: int) -> Array:
-        import mujoco
-
-        drawn = size * self.visuals.supersample
-        if drawn not in self.renderers:
-            self.env.model.vis.global_.offwidth = self.env.model.vis.global_.offheight = drawn
-            try:
-                self.renderers[drawn] = mujoco.Renderer(self.env.model, drawn, drawn)
-            except (ImportError, AttributeError, OSError, RuntimeError) as error:
-                raise _rendering_failed(error) from error
-        renderer = self.renderers[drawn]
-        renderer.update_scene(self.env.data, camera="front_pixels")
-        return _shrink(renderer.render(), size)
+        return self.camera.render(size)
 
     def close(self) -> None:
-        for renderer in self.renderers.values():
-            renderer.close()
-        self.renderers.clear()
+        self.camera.close()
         self.env.close()
 
 
@@ -245,4 +252,10 @@ _SIMULATORS: dict[str, Callable[[Task, Visuals], Simulator]] = {
 
 
 def make_simulator(task: Task, visuals: Visuals | None = None) -> Simulator:
-    return _SIMULATORS[task.name](task, visuals or Visuals())
+    create = _SIMULATORS[task.name]
+    if create not in (ReacherSimulator, CubeSimulator):
+        return create(task, visuals or Visuals())
+    try:
+        return create(task, visuals or Visuals())  # MuJoCo loads GL on import
+    except (ImportError, AttributeError, OSError) as error:
+        raise _rendering_failed(error) from error

@@ -121,10 +121,12 @@ class KeypointEncoder(nn.Module):
     def forward(self, frames: Tensor) -> Tensor:
         """(B, 3, S, S) -> (B, width)"""
         heat = self.heat(self.convolutions(frames)).flatten(2) * self.log_sharpness.exp()  # (B, P, side*side)
-        x, y, xx, yy, xy = (heat.softmax(-1) @ self.moments).unbind(-1)
-        spread = [xx - x * x, yy - y * y, xy - x * y]
-        strength = torch.logsumexp(heat, dim=-1) - heat.mean(-1)
-        features = torch.stack([x, y, *(10.0 * s for s in spread), 0.1 * strength], dim=-1)
+        with torch.autocast(frames.device.type, enabled=False):  # differences of moments cancel in bf16
+            heat = heat.to(self.moments.dtype)
+            x, y, xx, yy, xy = (heat.softmax(-1) @ self.moments).unbind(-1)
+            spread = [xx - x * x, yy - y * y, xy - x * y]
+            strength = torch.logsumexp(heat, dim=-1) - heat.mean(-1)
+            features = torch.stack([x, y, *(10.0 * s for s in spread), 0.1 * strength], dim=-1)
         return self.mix(features.flatten(1))
 
 

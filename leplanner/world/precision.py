@@ -12,13 +12,13 @@ import torch
 
 
 def pick_device(wanted: str = "auto") -> torch.device:
-    if wanted != "auto":
-        return torch.device(wanted)
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    if torch.backends.mps.is_available():
-        return torch.device("mps")
-    return torch.device("cpu")
+    present = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    found = [name for name, there in present.items() if there]
+    if wanted == "auto":
+        return torch.device(found[0])
+    if wanted.split(":")[0] not in found:
+        raise ValueError(f"Device {wanted!r} was asked for; this machine has {', '.join(found)}.")
+    return torch.device(wanted)
 
 
 def keep_freed_memory() -> None:

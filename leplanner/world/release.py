@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from ..artifacts import atomic_path, read_json, write_json
 from .encoders import ViTConfig
 from .lewm import LeWM, LeWMConfig
-from .world import World, WorldSpec, load_strictly
+from .world import World, WorldSpec, load_strictly, read_safetensors
 
 _LEWM = "stable_worldmodel.wm.lewm"
 ALLOWED_TARGETS: dict[str, tuple[str, ...]] = {
@@ -32,6 +31,22 @@ ALLOWED_TARGETS: dict[str, tuple[str, ...]] = {
     "pred_proj": (f"{_LEWM}.module.MLP", "module.MLP"),
     "projector.norm_fn": ("torch.nn.BatchNorm1d",),
     "pred_proj.norm_fn": ("torch.nn.BatchNorm1d",),
+}
+# what a part may say besides its target; a value given here is the only one that our modules compute
+KNOWN_KEYS: dict[str, dict[str, Any]] = {
+    "encoder": dict.fromkeys(("size", "patch_size", "image_size", "config", "pretrained"))
+    | {"use_mask_token": False, "add_pooling_layer": False},
+    "encoder.config": dict.fromkeys(
+        ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "image_size", "patch_size")
+    )
+    | {"hidden_act": "gelu", "layer_norm_eps": 1e-12, "qkv_bias": True, "num_channels": 3},
+    "predictor": dict.fromkeys(
+        ("num_frames", "input_dim", "hidden_dim", "output_dim", "depth", "heads", "mlp_dim", "dim_head", "dropout")
+    )
+    | {"emb_dropout": 0.0},
+    "action_encoder": dict.fromkeys(("input_dim", "smoothed_dim", "emb_dim", "mlp_scale")),
+    "projector": dict.fromkeys(("input_dim", "hidden_dim", "output_dim", "norm_fn")),
+    "pred_proj": dict.fromkeys(("input_dim", "hidden_dim", "output_dim", "norm_fn")),
 }
 VIT_SIZES = {"tiny": (192, 12, 3), "small": (384, 12, 6), "base": (768, 12, 12), "large": (1024, 24, 16)}
 
@@ -121,13 +136,13 @@ def fetch_release(source: str | Path) -> Path:
 
 
 def _read_weights(folder: Path) -> tuple[dict[str, Tensor], Path]:
-    found = sorted([*folder.glob("*.safetensors"), *folder.glob("*.pt")])
+    found = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.pt"))
     if len(found) != 1:
         names = ", ".join(path.name for path in found) or "none"
         raise ValueError(f"{folder} must hold one weights file (weights.pt or *.safetensors); found: {names}.")
     path = found[0]
     if path.suffix == ".safetensors":
-        return load_file(path), path
+        return read_safetensors(path), path
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of a foreign pickle before it refuses it
@@ -146,7 +161,7 @@ def model_config(config: Any, source: str) -> LeWMConfig:
     """Reads sizes out of a hydra config without instantiating anything."""
     if not isinstance(config, dict):
         raise ValueError(f"{source} is not a mapping of model parts.")
-    _check_targets(config, "", source)
+    _check_parts(config, "", source)
     parts = {
         name: _part(config, name, source)
         for name in ("encoder", "predictor", "action_encoder", "projector", "pred_proj")
@@ -166,8 +181,6 @@ def model_config(config: Any, source: str) -> LeWMConfig:
             f"{source}: this LeWM variant is not supported: predictor.input_dim is {latent}, but {different or 'the two '}"
             f"{'' if different else 'projectors differ in hidden_dim'}. All latent sizes must agree."
         )
-    if predictor.get("emb_dropout", 0.0):
-        raise ValueError(f"{source}: predictor.emb_dropout is {predictor['emb_dropout']}; only 0 is supported.")
     return LeWMConfig(
         encoder=_vit_config(parts["encoder"], source),
         block_dim=_whole(action, "input_dim", source),
@@ -184,7 +197,7 @@ def model_config(config: Any, source: str) -> LeWMConfig:
     )
 
 
-def _check_targets(value: Any, place: str, source: str) -> None:
+def _check_parts(value: Any, place: str, source: str) -> None:
     if isinstance(value, dict):
         target = value.get("_target_")
         if target is not None and target not in ALLOWED_TARGETS.get(place, ()):
@@ -193,10 +206,16 @@ def _check_targets(value: Any, place: str, source: str) -> None:
                 f"({', '.join(ALLOWED_TARGETS.get(place, ())) or 'none here'}). Nothing was loaded."
             )
         for name, inner in value.items():
-            _check_targets(inner, f"{place}.{name}".lstrip("."), source)
+            _check_parts(inner, f"{place}.{name}".lstrip("."), source)
+            known = KNOWN_KEYS.get(place, {name: None})
+            if not name.startswith("_") and (name not in known or known[name] not in (None, inner)):
+                raise ValueError(
+                    f"{source}: {place}.{name} is {inner!r}. Our modules know {place}'s {', '.join(known)}"
+                    f"{f', with {name} = {known[name]!r} only' if name in known else ''}; loading would change what it computes."
+                )
     elif isinstance(value, list):
         for inner in value:
-            _check_targets(inner, f"{place}[]", source)
+            _check_parts(inner, f"{place}[]", source)
 
 
 def _part(config: dict[str, Any], name: str, source: str) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from ..tasks import Task
 from .lewm import LeWM, LeWMConfig
 from .precision import autocast, keep_freed_memory, pick_device, pick_precision
 from .sigreg import sigreg
+from .validate import calibrate, probe_rows, validate
 from .world import World, WorldSpec, normalise, save_world
 
 
@@ -135,7 +136,8 @@ class WorldTrainer:
         parts = {"state": self.state, "optimizer": self.optimizer, "schedule": self.schedule}
         value = {name: part.state_dict() for name, part in parts.items()}
         with atomic_path(path) as temporary:
-            torch.save({"run": run, "step": step, "seconds": seconds, **value}, temporary)
+            value |= {"run": run, "step": step, "seconds": seconds, "precision": self.precision}
+            torch.save(value, temporary)
 
     def resume(self, path: Path, run: str) -> tuple[int, float]:
         """The step to go on from, and the seconds spent until there."""
@@ -150,6 +152,7 @@ class WorldTrainer:
         self.state.load_state_dict(checkpoint["state"], strict=True)
         self.optimizer.load_state_dict(checkpoint["optimizer"])
         self.schedule.load_state_dict(checkpoint["schedule"])
+        self.precision = checkpoint["precision"]  # measured when the run began; measured again, it might differ
         return int(checkpoint["step"]), float(checkpoint["seconds"])
 
 
@@ -187,29 +190,32 @@ def train_world(
     run = digest_json([spec.to_json(), dataclasses.asdict(config), episodes.digest])
     checkpoint = out / "checkpoint.pt"
     start, seconds_before = trainer.resume(checkpoint, run)
+    if (out / "config.json").exists() and start < config.steps:
+        raise ValueError(f"{out} already holds a world that this run did not make. Choose another --out, or delete it.")
     last = min(config.steps, stop_after or config.steps)
 
     loader = prefetch(
         (windows.draw(np.random.default_rng([config.seed, step]), config.batch) for step in range(start, last)), depth=3
     )
     began = saved = time.monotonic()
-    waited = busy = 0.0
-    metrics: dict[str, float] = {}
+    waited = busy = timed = 0.0
+    metrics = _last_metrics(out)
     for done in range(start + 1, last + 1):
         before = time.perf_counter()
         batch = next(loader)
         ready = time.perf_counter()
         step_metrics = trainer.step(batch, done - 1)
-        waited, busy = waited + ready - before, busy + time.perf_counter() - before
+        waited, busy, timed = waited + ready - before, busy + time.perf_counter() - before, timed + 1
         if done % config.validate_every == 0 or done == config.steps:
-            frames = config.batch * (model_config.context + 1) * config.validate_every
             calibrate(trainer.state.model, spec, windows)
             metrics = step_metrics | validate(trainer.state.model, spec, validation)
+            metrics |= _probe_metrics(trainer.state.model, spec, task, episodes, train, held_out)
+            frames = config.batch * (model_config.context + 1) * timed
             metrics |= {"loader_share": waited / busy, "frames_per_s": frames / busy}
             metrics |= {"lr": trainer.schedule.get_last_lr()[0]}
             metrics |= {"minutes": (seconds_before + time.monotonic() - began) / 60}
             _append_metrics(out, done, metrics)
-            waited = busy = 0.0
+            waited = busy = timed = 0.0
         if done == last or time.monotonic() - saved > 60 * config.checkpoint_minutes:
             saved = time.monotonic()
             trainer.save(checkpoint, run, done, seconds_before + saved - began)
@@ -221,49 +227,6 @@ def train_world(
     return world
 
 
-@torch.no_grad()
-def calibrate(model: LeWM, spec: WorldSpec, windows: WorldWindows, batches: int = 16) -> None:
-    """Measures the batch-normalisation statistics anew, over many batches of the weights as they are now.
-
-    Running averages trail behind weights that move: where features vary little (one dot in two rooms), the
-    trailing alone made the frozen model err 50 times more than it did in training.
-    """
-    model.eval()
-    norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm1d)]
-    momenta = [norm.momentum for norm in norms]
-    for norm in norms:
-        norm.reset_running_stats()
-        norm.momentum = None  # a plain average over all batches
-        norm.train()
-    rng = np.random.default_rng(1)
-    for _ in range(batches):
-        latents, blocks = _encode_batch(model, spec, windows.draw(rng, 64))
-        model.predict(latents[:, :-1], blocks)
-    for norm, momentum in zip(norms, momenta, strict=True):
-        norm.momentum = momentum
-    model.eval()
-
-
-def _encode_batch(model: LeWM, spec: WorldSpec, batch: WorldBatch) -> tuple[Tensor, Tensor]:
-    device = next(model.parameters()).device
-    frames = normalise(torch.from_numpy(batch.frames).flatten(0, 1).to(device), spec)
-    return model.encode(frames).unflatten(0, batch.frames.shape[:2]), torch.from_numpy(batch.blocks).to(device)
-
-
-@torch.no_grad()
-def validate(model: LeWM, spec: WorldSpec, windows: WorldWindows, count: int = 256) -> dict[str, float]:
-    """One-step error on held-out episodes, as a share of what repeating the last latent would err."""
-    model.eval()
-    rng = np.random.default_rng(0)  # the same windows every time
-    model_error = copy_error = 0.0
-    for _ in range(count // 64):
-        latents, blocks = _encode_batch(model, spec, windows.draw(rng, 64))
-        predicted = model.predict(latents[:, :-1], blocks)
-        model_error += (predicted[:, -1] - latents[:, -1]).square().mean().item()
-        copy_error += (latents[:, -2] - latents[:, -1]).square().mean().item()
-    return {"held_out_error": model_error / copy_error, "held_out_mse": model_error / (count // 64)}
-
-
 def _probe_targets(task: Task, episodes: Episodes, train: np.ndarray) -> np.ndarray:
     if episodes.states is None:
         raise ValueError(
@@ -272,6 +235,14 @@ def _probe_targets(task: Task, episodes: Episodes, train: np.ndarray) -> np.ndar
     values = task.probe(episodes.states)
     known = values[episodes.episode_rows(train)]
     return ((values - known.mean(axis=0)) / known.std(axis=0).clip(1e-6)).astype(np.float32)
+
+
+def _probe_metrics(model: LeWM, spec: WorldSpec, task: Task, episodes: Episodes, train, held_out) -> dict[str, float]:
+    """A small linear probe of the physical state, so that one sees during training whether the world is worth waiting for."""
+    if episodes.states is None:
+        return {}
+    rmse = probe_rows(model, spec, task, episodes, train, held_out, max_rows=1500)[0]
+    return {f"probe_{name}": float(error) for name, error in zip(task.probe_names, rmse, strict=True)}
 
 
 def _check_frames(episodes: Episodes, spec: WorldSpec) -> None:
@@ -315,6 +286,11 @@ def prefetch(source: Iterator[Any], depth: int) -> Iterator[Any]:
             yield value
     finally:
         stopped.set()
+
+
+def _last_metrics(out: Path) -> dict[str, float]:
+    path = out / "metrics.jsonl"
+    return json.loads(path.read_text().splitlines()[-1]) if path.exists() else {}
 
 
 def _append_metrics(out: Path, step: int, metrics: dict[str, float]) -> None:

@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ..artifacts import atomic_path, digest_json, digest_tensors, provenance, read_json, write_json
+from ..data.episodes import Episodes
+from ..data.windows import ActionScale, WorldWindows
 from .encoders import KeypointConfig, ViTConfig
 from .lewm import LeWM, LeWMConfig
 
@@ -109,6 +112,16 @@ class World:
         tensor = torch.from_numpy(np.ascontiguousarray(frames)) if isinstance(frames, np.ndarray) else frames
         return self.model.encode(normalise(tensor.to(self.device), self.spec))
 
+    def latents(self, frames: np.ndarray) -> np.ndarray:
+        """`encode`, as float32 in numpy."""
+        return self.encode(frames).float().cpu().numpy()
+
+    def windows(self, episodes: Episodes, chosen: np.ndarray | None = None) -> WorldWindows:
+        """Windows of N+1 frames from all or some episodes, standardised as this world expects."""
+        scale = ActionScale(np.array(self.spec.action_mean), np.array(self.spec.action_std))
+        chosen = np.arange(len(episodes.starts)) if chosen is None else chosen
+        return WorldWindows(episodes, chosen, scale, self.spec.block, self.spec.model.context)
+
     def rollout(self, context: Tensor, past_blocks: Tensor, plan: Tensor) -> Tensor:
         """Latents (B, N, D), standardised blocks (B, N-1, A) and (B, H, A) -> imagined latents (B, H, D)."""
         return self.model.rollout(context, past_blocks, plan)
@@ -146,12 +159,19 @@ def load_world(folder: str | Path) -> World:
         )
     spec = WorldSpec.from_json(config["spec"])
     world = World(LeWM(spec.model), spec)
-    load_strictly(world.model, load_file(folder / "world.safetensors"), str(folder))
+    load_strictly(world.model, read_safetensors(folder / "world.safetensors"), str(folder))
     if world.digest != config["digest"]:
         raise ValueError(
             f"{folder}: the weights do not match the digest in config.json. The folder is damaged or was edited."
         )
     return world
+
+
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{path} cannot be read as safetensors ({error}). Copy it again, or make it again.") from error
 
 
 def load_strictly(model: torch.nn.Module, tensors: dict[str, Tensor], source: str) -> None:
