@@ -77,6 +77,9 @@ def test_the_pipeline_of_the_readme(tmp_path, monkeypatch, capsys):
     world = load_world("runs/tworoom/world")
     cache = open_cache("runs/tworoom/latents", world.digest)
     assert cache.latents.shape == (24 * 9, 32)
+    (snippet,) = re.findall(r"```python\n(.*?)```", README, flags=re.S)
+    exec(compile(snippet, "README.md", "exec"), {})
+    assert "torch.Size([8, 32])" in capsys.readouterr().out
     assert main(["world", "train", "tworoom", "--scale", "tiny", "--steps", "30"]) == 0  # finished: nothing to do
     assert load_world("runs/tworoom/world").digest == world.digest
 
