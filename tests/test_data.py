@@ -327,3 +327,14 @@ def test_empty_planning_data_is_an_error(rng):
     episodes = synthetic_episodes(rng, lengths=(4, 5))
     with pytest.raises(ValueError, match="none of 2 episodes has 6 rows"):
         PlanWindows(np.zeros((9, 4), np.float16), episodes, np.arange(2), ActionScale(np.zeros(2), np.ones(2)), 5, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["pusht", "reacher", "cube"])
+def test_every_task_collects_through_worker_processes(name, tmp_path):
+    task = TASKS[name]
+    out = collect(CollectConfig(name, episodes=10, steps=20, size=32, seed=1), tmp_path / "data.h5", workers=2)
+    episodes = open_episodes(out, task)
+    assert episodes.rows == 10 * 5
+    again = collect(CollectConfig(name, episodes=10, steps=20, size=32, seed=1), tmp_path / "again.h5", workers=1)
+    assert open_episodes(again, task).digest == episodes.digest

@@ -128,16 +128,17 @@ def test_ridge_recovers_a_linear_map(rng):
     assert np.allclose(fitted(new), new @ weights + level, atol=1e-6)
 
 
-def test_prefetch_keeps_order_and_raises_the_sources_error():
-    assert list(prefetch(iter(range(50)), depth=3)) == list(range(50))
+def test_prefetch_keeps_order_and_raises_the_error_of_drawing():
+    assert list(prefetch(lambda n: n * n, range(50))) == [n * n for n in range(50)]
 
-    def breaks():
-        yield 1
-        raise ValueError("the source broke")
+    def breaks(number):
+        if number == 4:
+            raise ValueError("drawing broke")
+        return number
 
-    items = prefetch(breaks(), depth=2)
-    assert next(items) == 1
-    with pytest.raises(ValueError, match="the source broke"):
+    items = prefetch(breaks, range(9))
+    assert [next(items) for _ in range(4)] == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="drawing broke"):
         next(items)
 
 

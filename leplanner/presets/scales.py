@@ -53,7 +53,7 @@ def compact(task: str) -> Scale:
 def _compact_tworoom(scale: Scale) -> Scale:
     # one dot on a floor plan: no convolution beyond the two that shrink the frame
     model = replace(scale.model, encoder=replace(scale.model.encoder, refine=0))
-    return replace(scale, model=model)
+    return replace(scale, model=model, train=replace(scale.train, steps=3200))
 
 
 def _compact_pusht(scale: Scale) -> Scale:
@@ -74,7 +74,7 @@ def _compact_cube(scale: Scale) -> Scale:
         scale,
         collect=replace(scale.collect, episodes=900, size=96),
         model=replace(scale.model, encoder=replace(scale.model.encoder, frame_size=96)),
-        train=replace(scale.train, grounding=1.0),
+        train=replace(scale.train, steps=1400, grounding=1.0),
     )
 
 

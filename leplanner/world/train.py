@@ -7,14 +7,15 @@ generators seeded by the step, so a run that was killed continues bit for bit on
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
-import queue
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -29,6 +30,8 @@ from .precision import autocast, keep_freed_memory, pick_device, pick_precision
 from .sigreg import sigreg
 from .validate import calibrate, probe_rows, validate
 from .world import World, WorldSpec, normalise, save_world
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -195,7 +198,7 @@ def train_world(
     last = min(config.steps, stop_after or config.steps)
 
     loader = prefetch(
-        (windows.draw(np.random.default_rng([config.seed, step]), config.batch) for step in range(start, last)), depth=3
+        lambda step: windows.draw(np.random.default_rng([config.seed, step]), config.batch), range(start, last)
     )
     began = saved = time.monotonic()
     waited = busy = timed = 0.0
@@ -253,39 +256,15 @@ def _check_frames(episodes: Episodes, spec: WorldSpec) -> None:
         )
 
 
-def prefetch(source: Iterator[Any], depth: int) -> Iterator[Any]:
-    """Runs `source` in a thread, `depth` items ahead; its errors surface here."""
-    items: queue.Queue = queue.Queue(maxsize=depth)
-    stopped = threading.Event()
-
-    def put(item: Any) -> None:
-        while not stopped.is_set():
-            try:
-                return items.put(item, timeout=0.2)
-            except queue.Full:
-                continue
-
-    def work() -> None:
-        try:
-            for item in source:
-                put(("item", item))
-                if stopped.is_set():
-                    return
-            put(("end", None))
-        except Exception as error:  # handed to the consumer, which raises it
-            put(("error", error))
-
-    threading.Thread(target=work, daemon=True).start()
-    try:
-        while True:
-            kind, value = items.get()
-            if kind == "end":
-                return
-            if kind == "error":
-                raise value
-            yield value
-    finally:
-        stopped.set()
+def prefetch(draw: Callable[[int], Item], numbers: Iterable[int], depth: int = 3) -> Iterator[Item]:
+    """`draw(n)` for each number in order, drawn in a thread up to `depth` ahead; its errors surface here."""
+    numbers = iter(numbers)
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        pending = deque(thread.submit(draw, number) for number in itertools.islice(numbers, depth))
+        while pending:
+            item = pending.popleft().result()
+            pending.extend(thread.submit(draw, number) for number in itertools.islice(numbers, 1))
+            yield item
 
 
 def _last_metrics(out: Path) -> dict[str, float]:
