@@ -55,10 +55,10 @@ def test_a_folder_of_another_run_is_left_alone(tworoom, tmp_path):
 
 
 def test_training_learns(tworoom, tmp_path):
-    """On 20 episodes the loss falls to a fraction, and a probe finds the dot in held-out frames."""
-    world = run(tworoom, tmp_path, steps=150, batch=32, grounding=1.0, validate_every=30)
-    losses = [json.loads(line)["loss"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert losses[-1] < 0.6 * losses[0]
+    """On 20 episodes the state head explains the training frames, and a probe finds the dot in held-out ones."""
+    world = run(tworoom, tmp_path, steps=150, batch=32, grounding=1.0, validate_every=150)
+    (line,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(line)["state"] < 0.3  # 1 is knowing nothing
     report = probe_world(world, TASK, tworoom)
     assert all(error < 30 for error in report.rmse.values())  # a dot anywhere in the rooms would err by 55 px
 
