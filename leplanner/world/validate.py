@@ -83,8 +83,9 @@ def probe_rows(
     return rmse, y_test.std(axis=0), (len(x), len(x_test))
 
 
-def ridge(x: np.ndarray, y: np.ndarray, strength: float = 1e-4):
-    """Least squares with an intercept; `strength` is relative to the mean variance of a feature."""
+def ridge(x: np.ndarray, y: np.ndarray, strength: float = 1e-8):
+    """Least squares with an intercept. `strength`, relative to the mean variance of a feature, only keeps the system
+    solvable: there are many more rows than features, and shrinking would hide what directions of small variance hold."""
     x, y = x.astype(np.float64), y.astype(np.float64)
     centre, level = x.mean(axis=0), y.mean(axis=0)
     gram = (x - centre).T @ (x - centre)
