@@ -221,12 +221,12 @@ def join_states(columns: list[Array], names: tuple[str, ...], task: Task | None,
     states = np.concatenate([column.reshape(len(column), -1) for column in columns], axis=-1).astype(np.float64)
     if task is not None and states.shape[1] != task.state_dim:
         raise ValueError(
-            f"{path}: {' and '.join(names)} hold {states.shape[1]} numbers a row, but {task.title}'s state has {task.state_dim}."
+            f"{path}: the state ({', '.join(names)}) has {states.shape[1]} numbers a row, but {task.title}'s state has {task.state_dim}."
         )
     broken = np.flatnonzero(~np.isfinite(states).all(axis=1))
     if len(broken):
         raise ValueError(
-            f"{path}: {' and '.join(names)} are not finite in {len(broken)} rows (first: row {broken[0]})."
+            f"{path}: the state ({', '.join(names)}) is not finite in {len(broken)} rows (first: row {broken[0]})."
         )
     return states
 
