@@ -12,25 +12,61 @@ except PackageNotFoundError:  # run from a source tree that is not installed
 if TYPE_CHECKING:
     from .data.cache import LatentCache, open_cache
     from .data.episodes import Episodes, open_episodes
+    from .density.mixture import Density, load_density
+    from .planner.checks import check_dynamics, check_planner
+    from .planner.planner import Planner
+    from .planner.planner import load_bundle as load
+    from .planner.problem import LatentDynamics, Plan, PlanProblem, PlanTrace
     from .tasks import TASKS, Task, get_task
     from .world.world import World, load_world
 
 _EXPORTS = {
+    "Density": ".density.mixture",
     "Episodes": ".data.episodes",
     "LatentCache": ".data.cache",
+    "LatentDynamics": ".planner.problem",
+    "Plan": ".planner.problem",
+    "PlanProblem": ".planner.problem",
+    "PlanTrace": ".planner.problem",
+    "Planner": ".planner.planner",
     "TASKS": ".tasks",
     "Task": ".tasks",
     "World": ".world.world",
+    "check_dynamics": ".planner.checks",
+    "check_planner": ".planner.checks",
     "get_task": ".tasks",
+    "load": ".planner.planner:load_bundle",
+    "load_density": ".density.mixture",
     "load_world": ".world.world",
     "open_cache": ".data.cache",
     "open_episodes": ".data.episodes",
 }
-__all__ = ["TASKS", "Episodes", "LatentCache", "Task", "World", "get_task", "load_world", "open_cache", "open_episodes"]
+__all__ = [
+    "TASKS",
+    "Density",
+    "Episodes",
+    "LatentCache",
+    "LatentDynamics",
+    "Plan",
+    "PlanProblem",
+    "PlanTrace",
+    "Planner",
+    "Task",
+    "World",
+    "check_dynamics",
+    "check_planner",
+    "get_task",
+    "load",
+    "load_density",
+    "load_world",
+    "open_cache",
+    "open_episodes",
+]
 
 
 def __getattr__(name: str) -> Any:
     """Submodules load on first use, so that `import leplanner` is quick."""
     if name not in _EXPORTS:
         raise AttributeError(f"module 'leplanner' has no attribute {name!r}")
-    return getattr(import_module(_EXPORTS[name], __name__), name)
+    module, _, attribute = _EXPORTS[name].partition(":")
+    return getattr(import_module(module, __name__), attribute or name)

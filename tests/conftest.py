@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from leplanner.data.cache import build_cache
 from leplanner.data.collect import CollectConfig, collect
 from leplanner.data.episodes import Episodes, open_episodes
 from leplanner.presets.scales import tiny
@@ -49,6 +50,12 @@ def tiny_world(tworoom, tmp_path_factory):
     preset = tiny("tworoom")
     config = replace(preset.train, steps=40, validate_every=20)
     return train_world(TASKS["tworoom"], tworoom, preset.model, config, tmp_path_factory.mktemp("world"), device="cpu")
+
+
+@pytest.fixture(scope="session")
+def tiny_cache(tiny_world, tworoom, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("latents")
+    return build_cache(tworoom, tiny_world.latents, tiny_world.spec.model.latent, tiny_world.digest, folder)
 
 
 @pytest.fixture

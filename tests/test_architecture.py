@@ -13,7 +13,18 @@ import leplanner
 
 PACKAGE = Path(leplanner.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
-ORDER = ["artifacts", "tasks", "data", "world", "presets", "cli"]  # each may import itself and what stands before
+ORDER = [
+    "artifacts",
+    "precision",
+    "learning",
+    "tasks",
+    "data",
+    "world",
+    "density",
+    "planner",
+    "presets",
+    "cli",
+]  # each may import itself and what stands before
 
 
 def imported_modules(path: Path) -> set[str]:

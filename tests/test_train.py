@@ -10,12 +10,13 @@ import pytest
 import torch
 
 from leplanner.data.windows import ActionScale, WorldWindows
+from leplanner.learning import prefetch
+from leplanner.precision import pick_device, pick_precision
 from leplanner.presets.scales import tiny
 from leplanner.tasks import TASKS
 from leplanner.world.lewm import LeWM
-from leplanner.world.precision import pick_device, pick_precision
 from leplanner.world.probe import probe_world
-from leplanner.world.train import prefetch, train_world
+from leplanner.world.train import train_world
 from leplanner.world.validate import calibrate, ridge
 from leplanner.world.world import WorldSpec, load_world, normalise, save_world
 
@@ -93,7 +94,7 @@ def test_divergence_stops_before_the_checkpoint_is_touched(tworoom, tmp_path):
 
 def test_a_world_that_stands_there_is_not_trained_over(tiny_world, tworoom, tmp_path):
     save_world(tiny_world, tmp_path)
-    with pytest.raises(ValueError, match="already holds a world"):
+    with pytest.raises(ValueError, match="already holds a model"):
         run(tworoom, tmp_path)
     assert load_world(tmp_path).digest == tiny_world.digest
 

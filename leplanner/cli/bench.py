@@ -1,4 +1,4 @@
-"""`leplanner bench world`: speed as a share of what the machine can do, measured in one run."""
+"""`leplanner bench`: speed as a share of what the machine can do, measured in one run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ..data.episodes import Episodes
 from ..data.windows import ActionScale, PlanWindows, WorldWindows
+from ..precision import autocast, keep_freed_memory, matmul_gflops, pick_precision
 from ..presets.scales import BLOCK, Scale, get_scale
 from ..world.lewm import LeWM
-from ..world.precision import autocast, keep_freed_memory, matmul_gflops, pick_precision
 from ..world.train import TrainingState, world_loss
+from . import bench_train
 from .options import Json, MaybeInt, ScaleInt, TaskName
 from .progress import console
 
@@ -164,4 +165,4 @@ def _gflop(run: Callable[[], None]) -> float:
     return counter.get_total_flops() / 1e9
 
 
-VERBS = {"world": world}
+VERBS = {"world": world, "train": bench_train.train}

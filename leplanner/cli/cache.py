@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ..data.cache import build_cache
 from ..data.episodes import open_episodes
+from ..precision import pick_device
 from ..tasks import get_task
-from ..world.precision import pick_device
 from ..world.world import load_world
 from .options import MaybePath, TaskName
 from .progress import bar, console

@@ -80,7 +80,7 @@ def doctor(tasks: tuple[str, ...] = tuple(TASKS), json_output: Json = False) -> 
 def _machine() -> list[Finding]:
     import torch
 
-    from ..world.precision import pick_device, pick_precision
+    from ..precision import pick_device, pick_precision
 
     device = pick_device()
     return [

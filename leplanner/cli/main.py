@@ -18,7 +18,7 @@ Verbs = Mapping[str, Any]  # a verb's function, or a table of its own
 
 def verbs() -> Verbs:
     """Imported here, not at the top: `leplanner --version` should not wait for torch."""
-    from . import bench, cache, collect, demo, doctor, world
+    from . import bench, cache, collect, demo, density, doctor, train, world
 
     return {
         "demo": demo.demo,
@@ -26,6 +26,8 @@ def verbs() -> Verbs:
         "collect": collect.collect,
         "world": world.VERBS,
         "cache": cache.cache,
+        "density": density.density,
+        "train": train.train,
         "bench": bench.VERBS,
     }
 

@@ -11,11 +11,12 @@ import numpy as np
 from rich.table import Table
 
 from ..data.episodes import action_statistics, open_episodes
+from ..learning import TrainProgress
 from ..presets.scales import get_scale
 from ..tasks import get_task
 from ..world.probe import probe_world
 from ..world.release import export_release, import_release
-from ..world.train import TrainProgress, train_world
+from ..world.train import train_world
 from ..world.world import load_world, save_world
 from .options import Json, MaybeFloats, MaybePath, ScaleFloat, ScaleInt, ScaleStr, Source, TaskName, WorldFolder
 from .progress import bar, console

@@ -108,23 +108,30 @@ class PlanWindows:
         stride = self.table.stride
         self.current = episodes.episode_rows(chosen, ahead=stride)
         if len(self.current) == 0:
-            raise ValueError(f"No planning sample fits: none of {len(chosen)} episodes has {stride + 1} rows.")
-        episode = np.searchsorted(episodes.starts, self.current, side="right") - 1
-        self.history = (self.current - episodes.starts[episode]) // stride  # blocks available behind
-        self.future = (episodes.starts[episode] + episodes.lengths[episode] - 1 - self.current) // stride
+            raise ValueError(
+                f"No planning sample fits: none of {len(chosen)} episodes has {stride + 1} rows. Collect more or longer episodes."
+            )
+        self.history, self.future = _blocks_around(episodes, stride)
 
     def draw(self, rng: np.random.Generator, count: int, max_offset: int) -> PlanBatch:
         """The offset is uniform over what the episode still holds, up to `max_offset` blocks."""
-        pick = rng.integers(len(self.current), size=count)
-        offset = 1 + (rng.random(count) * np.minimum(self.future[pick], max_offset)).astype(np.int64)
-        history = np.minimum(self.history[pick], self.context - 1)
+        current = self.current[rng.integers(len(self.current), size=count)]
+        offset = 1 + (rng.random(count) * np.minimum(self.future[current], max_offset)).astype(np.int64)
+        history = np.minimum(self.history[current], self.context - 1)
         cut = rng.random(count) < self.pad_share
         history = np.where(cut, np.minimum(history, rng.integers(0, self.context, size=count)), history)
-        return self.at(self.current[pick], offset, history)
+        return self.at(current, offset, history)
 
     def at(self, current: Array, offset: Array, history: Array) -> PlanBatch:
         """`history`: how many blocks before `current` are real; what lies before is padding."""
         stride, n = self.table.stride, self.context
+        beyond = (offset > self.future[current]) | (history > self.history[current])
+        if beyond.any():
+            i = int(np.flatnonzero(beyond)[0])
+            raise ValueError(
+                f"A planning sample would leave its episode: row {current[i]} has {self.history[current[i]]} blocks behind and "
+                f"{self.future[current[i]]} ahead; {history[i]} and {offset[i]} were asked for."
+            )
         back = np.arange(n - 1, -1, -1)  # N-1, ..., 0
         rows = current[:, None] - stride * np.minimum(back, history[:, None])
         blocks = self.table.leaving(rows[:, :-1])
@@ -137,3 +144,10 @@ class PlanWindows:
             offset=offset,
             first_block=self.table.leaving(current),
         )
+
+
+def _blocks_around(episodes: Episodes, stride: int) -> tuple[Array, Array]:
+    """For every row, how many whole blocks of its episode lie behind and ahead."""
+    within = np.arange(episodes.rows) - np.repeat(episodes.starts, episodes.lengths)
+    length = np.repeat(episodes.lengths, episodes.lengths)
+    return within // stride, (length - 1 - within) // stride

@@ -1,4 +1,4 @@
-"""The scales: what to collect and how large a world to train, for each task. A scale is a function, never an `if`."""
+"""The scales: what to collect, and how large a world and a planner to train, for each task. A scale is a function, never an `if`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ..data.collect import CollectConfig
+from ..density.train import DensityTrainConfig
+from ..planner.model import PlannerConfig
+from ..planner.train import PlannerTrainConfig
 from ..tasks import get_task
 from ..world.encoders import KeypointConfig, ViTConfig
 from ..world.lewm import LeWMConfig
@@ -19,15 +22,33 @@ class Scale:
     collect: CollectConfig
     model: LeWMConfig
     train: WorldTrainConfig
+    density: DensityTrainConfig
+    planner: PlannerConfig  # its latent, block and context sizes are the world's
+    planner_train: PlannerTrainConfig
+
+    def planner_for(self, world: LeWMConfig) -> PlannerConfig:
+        return replace(self.planner, latent=world.latent, block_dim=world.block_dim, context=world.context)
 
 
 def paper(task: str) -> Scale:
-    """LeWM as released: ViT-tiny at 224 px, 18 M parameters; wants a GPU and the released datasets."""
-    return Scale(
+    """LeWM as released (ViT-tiny at 224 px, 18 M parameters) and the paper's planner (6.8 M); wants a GPU and the
+    released datasets."""
+    scale = Scale(
         collect=CollectConfig(task, episodes=10_000, steps=200, every=1, size=224, native_visuals=True),
         model=LeWMConfig(encoder=ViTConfig(), block_dim=BLOCK * get_task(task).action_dim),
         train=WorldTrainConfig(),
+        density=DensityTrainConfig(),
+        planner=PlannerConfig(),
+        planner_train=PlannerTrainConfig(),
     )
+    return _PAPER.get(task, lambda scale: scale)(scale)
+
+
+def _paper_tworoom(scale: Scale) -> Scale:
+    return replace(scale, planner_train=replace(scale.planner_train, batch=32, learning_rate=1e-4))
+
+
+_PAPER: dict[str, Callable[[Scale], Scale]] = {"tworoom": _paper_tworoom}
 
 
 def compact(task: str) -> Scale:
@@ -46,6 +67,9 @@ def compact(task: str) -> Scale:
             dropout=0.0,  # small and far from overfitting; dropout only blurs the prediction
         ),
         train=WorldTrainConfig(steps=2400, batch=64, learning_rate=5e-4, projections=256),
+        density=DensityTrainConfig(),
+        planner=PlannerConfig(width=128, depth=2, heads=4, dropout=0.0),
+        planner_train=PlannerTrainConfig(steps=3000, batch=64),
     )
     return _COMPACT[task](scale)
 
@@ -95,6 +119,9 @@ def tiny(task: str) -> Scale:
         collect=CollectConfig(task, episodes=48, steps=50, size=32),
         model=model,
         train=replace(scale.train, steps=200, batch=32, projections=64, learning_rate=2e-3, validate_every=50),
+        density=DensityTrainConfig(components=4, width=32, steps=100, batch=64, validate_every=50),
+        planner=PlannerConfig(width=32, depth=1, heads=2, dropout=0.0),
+        planner_train=PlannerTrainConfig(steps=100, batch=32, learning_rate=1e-3, validate_every=50, engine="plain"),
     )
 
 

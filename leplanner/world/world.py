@@ -14,8 +14,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ..artifacts import atomic_path, digest_json, digest_tensors, provenance, read_json, write_json
-from ..data.episodes import Episodes
-from ..data.windows import ActionScale, WorldWindows
+from ..data.cache import LatentCache
+from ..data.episodes import Episodes, split
+from ..data.windows import ActionScale, PlanWindows, WorldWindows
 from .encoders import KeypointConfig, ViTConfig
 from .lewm import LeWM, LeWMConfig
 
@@ -42,6 +43,10 @@ class WorldSpec:
     @property
     def action_dim(self) -> int:
         return len(self.action_mean)
+
+    @property
+    def action_scale(self) -> ActionScale:
+        return ActionScale(np.array(self.action_mean), np.array(self.action_std))
 
     @property
     def frame_size(self) -> int:
@@ -118,9 +123,19 @@ class World:
 
     def windows(self, episodes: Episodes, chosen: np.ndarray | None = None) -> WorldWindows:
         """Windows of N+1 frames from all or some episodes, standardised as this world expects."""
-        scale = ActionScale(np.array(self.spec.action_mean), np.array(self.spec.action_std))
         chosen = np.arange(len(episodes.starts)) if chosen is None else chosen
-        return WorldWindows(episodes, chosen, scale, self.spec.block, self.spec.model.context)
+        return WorldWindows(episodes, chosen, self.spec.action_scale, self.spec.block, self.spec.model.context)
+
+    def plan_windows(self, cache: LatentCache, pad_share: float = 0.25) -> tuple[PlanWindows, PlanWindows]:
+        """Planning samples of this world's latent cache: from training episodes, and from held-out ones."""
+        if cache.world_digest != self.digest:
+            raise ValueError(
+                f"The latent cache was made by another world ({cache.world_digest[:12]}, this one is {self.digest[:12]}). "
+                "Encode the dataset with this world: leplanner cache TASK --out DIR"
+            )
+        shape = (self.spec.action_scale, self.spec.block, self.spec.model.context, pad_share)
+        train, held_out = (PlanWindows(cache.latents, cache.episodes, side, *shape) for side in split(cache.episodes))
+        return train, held_out
 
     def rollout(self, context: Tensor, past_blocks: Tensor, plan: Tensor) -> Tensor:
         """Latents (B, N, D), standardised blocks (B, N-1, A) and (B, H, A) -> imagined latents (B, H, D)."""

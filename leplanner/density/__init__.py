@@ -1,0 +1,1 @@
+"""How probable an action block is under the data, given what was seen."""

@@ -1,0 +1,202 @@
+"""The one training loop: resumable bit for bit, logged as JSONL, stopped before a divergence reaches the disk.
+
+A step is a function of (weights, optimiser, step number): whatever is random in it is drawn from generators
+seeded by the step, so a run that was killed continues as if it had not been.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .artifacts import atomic_path
+from .precision import autocast, pick_precision
+
+Item = TypeVar("Item")
+Metrics = dict[str, Any]  # a line of metrics.jsonl: numbers, or lists of them
+
+
+class LearnSettings(Protocol):
+    """What the loop reads of a training configuration."""
+
+    @property
+    def steps(self) -> int: ...
+    @property
+    def learning_rate(self) -> float: ...
+    @property
+    def weight_decay(self) -> float: ...
+    @property
+    def warmup_share(self) -> float | None: ...  # None: a constant learning rate
+    @property
+    def clip(self) -> float: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def precision(self) -> str: ...
+    @property
+    def validate_every(self) -> int: ...
+    @property
+    def checkpoint_minutes(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class TrainProgress:
+    step: int
+    steps: int
+    metrics: Metrics
+
+
+class Learner:
+    """What changes while learning: weights, optimiser, schedule, the best weights so far; one step, and the checkpoint."""
+
+    def __init__(self, state: nn.Module, config: LearnSettings, device: torch.device, run: str):
+        self.state, self.config, self.device, self.run = state.to(device), config, device, run
+        self.precision = pick_precision(config.precision, device)
+        self.done, self.seconds = 0, 0.0
+        self.best: dict[str, Tensor] = {}
+        self.best_score = float("inf")
+        self.optimizer = torch.optim.AdamW(
+            state.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
+        )
+        self.schedule = (
+            torch.optim.lr_scheduler.ConstantLR(self.optimizer, factor=1.0)
+            if config.warmup_share is None
+            else torch.optim.lr_scheduler.OneCycleLR(
+                self.optimizer, config.learning_rate, total_steps=config.steps + 1, pct_start=config.warmup_share
+            )
+        )
+
+    def step(self, losses: Callable[[torch.Generator], Mapping[str, Tensor]]) -> Metrics:
+        """One update. `losses` computes the terms, and their sum as "loss"."""
+        self.state.train()
+        seeds = np.random.SeedSequence([self.config.seed, self.done]).generate_state(2)
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            torch.manual_seed(int(seeds[1]))  # dropout
+            with autocast(self.precision, self.device):
+                terms = losses(torch.Generator().manual_seed(int(seeds[0])))
+        terms["loss"].backward()
+        norm = nn.utils.clip_grad_norm_(self.state.parameters(), self.config.clip)
+        metrics: Metrics = {name: value.item() for name, value in terms.items()} | {"gradient_norm": norm.item()}
+        if not np.isfinite(metrics["gradient_norm"]) or not np.isfinite(metrics["loss"]):
+            raise FloatingPointError(
+                f"The loss or its gradient is not finite at step {self.done} (loss {metrics['loss']}). The last checkpoint "
+                "is intact. Lower --learning-rate, or set --precision fp32."
+            )
+        self.optimizer.step()
+        self.schedule.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.done += 1
+        return metrics
+
+    def remember_if_best(self, score: float) -> None:
+        if score < self.best_score:
+            self.best_score = score
+            self.best = {name: tensor.detach().clone() for name, tensor in self.state.state_dict().items()}
+
+    def save(self, path: Path) -> None:
+        parts = {"state": self.state, "optimizer": self.optimizer, "schedule": self.schedule}
+        value: dict[str, Any] = {name: part.state_dict() for name, part in parts.items()}
+        value |= {"run": self.run, "step": self.done, "seconds": self.seconds, "precision": self.precision}
+        value |= {"best": self.best, "best_score": self.best_score}
+        with atomic_path(path) as temporary:
+            torch.save(value, temporary)
+
+    def resume(self, path: Path) -> None:
+        if not path.exists():
+            return
+        checkpoint = torch.load(path, weights_only=True, map_location=self.device)
+        if checkpoint["run"] != self.run:
+            raise ValueError(
+                f"{path} belongs to a run with another configuration or dataset. Choose another --out, or delete the folder "
+                "to start anew."
+            )
+        self.state.load_state_dict(checkpoint["state"], strict=True)
+        self.optimizer.load_state_dict(checkpoint["optimizer"])
+        self.schedule.load_state_dict(checkpoint["schedule"])
+        self.precision = checkpoint["precision"]  # measured when the run began; measured again, it might differ
+        self.best, self.best_score = checkpoint["best"], checkpoint["best_score"]
+        self.done, self.seconds = int(checkpoint["step"]), float(checkpoint["seconds"])
+
+
+def learn(
+    learner: Learner,
+    out: Path,
+    draw: Callable[[np.random.Generator, int], Item],  # (generator, step) -> a batch
+    losses: Callable[[Item, torch.Generator], Mapping[str, Tensor]],
+    validate: Callable[[], Metrics],
+    counted: Mapping[str, float],  # what one step processes, e.g. {"frames": 256}: metrics get frames_per_s
+    best_by: str | None = None,  # a metric of `validate` to keep the best weights by
+    on_progress: Callable[[TrainProgress], None] = lambda progress: None,
+    stop_after: int | None = None,
+) -> Metrics:
+    """Run to the end, or to `stop_after` steps, from wherever `out` stands. Returns the last line of metrics."""
+    config, checkpoint = learner.config, out / "checkpoint.pt"
+    learner.resume(checkpoint)
+    if (out / "config.json").exists() and learner.done < config.steps:
+        raise ValueError(f"{out} already holds a model that this run did not make. Choose another --out, or delete it.")
+    last = min(config.steps, stop_after or config.steps)
+    metrics = (read_metrics(out) or [{}])[-1]
+    loader = prefetch(lambda step: draw(np.random.default_rng([config.seed, step]), step), range(learner.done, last))
+    mark = saved = time.monotonic()
+    waited = busy = timed = 0.0
+    while learner.done < last:
+        before = time.perf_counter()
+        batch = next(loader)
+        waited += time.perf_counter() - before
+        step_metrics = learner.step(lambda generator, batch=batch: losses(batch, generator))
+        busy, timed = busy + time.perf_counter() - before, timed + 1
+        if learner.done % config.validate_every == 0 or learner.done == config.steps:
+            learner.state.eval()
+            metrics = step_metrics | validate()
+            if best_by is not None:
+                learner.remember_if_best(metrics[best_by])
+            metrics |= {"loader_share": waited / busy, "lr": learner.schedule.get_last_lr()[0]}
+            metrics |= {f"{name}_per_s": count * timed / busy for name, count in counted.items()}
+            metrics |= {"minutes": (learner.seconds + time.monotonic() - mark) / 60}
+            _append_metrics(out, learner.done, metrics)
+            waited = busy = timed = 0.0
+        if learner.done == last or time.monotonic() - saved > 60 * config.checkpoint_minutes:
+            saved = time.monotonic()
+            learner.seconds, mark = learner.seconds + saved - mark, saved
+            learner.save(checkpoint)
+        on_progress(TrainProgress(learner.done, config.steps, metrics or step_metrics))
+    if best_by is not None and last == config.steps:
+        learner.state.load_state_dict(learner.best, strict=True)
+    learner.state.eval()
+    return metrics
+
+
+def prefetch(draw: Callable[[int], Item], numbers: Iterable[int], depth: int = 3) -> Iterator[Item]:
+    """`draw(n)` for each number in order, drawn in a thread up to `depth` ahead; its errors surface here."""
+    numbers = iter(numbers)
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        pending = deque(thread.submit(draw, number) for number in itertools.islice(numbers, depth))
+        while pending:
+            item = pending.popleft().result()
+            pending.extend(thread.submit(draw, number) for number in itertools.islice(numbers, 1))
+            yield item
+
+
+def read_metrics(out: Path) -> list[Metrics]:
+    """The lines of a run's metrics.jsonl, one a validation."""
+    path = out / "metrics.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _append_metrics(out: Path, step: int, metrics: Metrics) -> None:
+    """A step that a resumed run reaches again replaces its earlier line."""
+    out.mkdir(parents=True, exist_ok=True)
+    lines = [*(line for line in read_metrics(out) if line["step"] < step), {"step": step, **metrics}]
+    with atomic_path(out / "metrics.jsonl") as temporary:
+        temporary.write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -1,0 +1,1 @@
+"""The LePlanner model, its objectives and its training."""

@@ -1,0 +1,90 @@
+"""Contracts that a world model of your own, or a planner, must keep. Each check raises a ValueError that says what broke."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from .planner import Planner
+from .problem import LatentDynamics, PlanProblem
+
+TOLERANCE = 1e-4  # of the largest value: matrix products of other sizes round differently
+
+
+def check_dynamics(dynamics: LatentDynamics, context: Tensor, past_blocks: Tensor, plan: Tensor) -> None:
+    """Try a world model on a batch of at least two: (B, N, D), (B, N-1, A), (B, H, A).
+
+    Shapes; finite values; the same answer twice, alone and in a batch; later blocks leave earlier latents alone;
+    gradients reach every block of the plan and never the world's weights.
+    """
+    if not isinstance(dynamics, LatentDynamics):
+        raise ValueError(f"{type(dynamics).__name__} has no method rollout(context, past_blocks, plan).")
+    if len(context) < 2:
+        raise ValueError("Checking batch independence needs at least two rows; give a larger batch.")
+    weights = _weights(dynamics)
+    before = [weight.grad for weight in weights]
+    plan = plan.detach().clone().requires_grad_()
+    latents = dynamics.rollout(context, past_blocks, plan)
+    wanted = (len(context), plan.shape[1], context.shape[2])
+    _require(tuple(latents.shape) == wanted, f"rollout returned shape {tuple(latents.shape)}, expected {wanted}")
+    _require(bool(latents.isfinite().all()), "rollout returned values that are not finite")
+    _require(
+        torch.equal(dynamics.rollout(context, past_blocks, plan), latents), "rollout gives another answer each time"
+    )
+    alone = dynamics.rollout(context[:1], past_blocks[:1], plan[:1])
+    _require(_close(alone, latents[:1]), "rollout of a row depends on the other rows of its batch")
+    later = plan.detach().clone()
+    later[:, -1] += 1.0
+    changed = dynamics.rollout(context, past_blocks, later)
+    _require(_close(changed[:, :-1], latents[:, :-1]), "a later block changes an earlier latent")
+    (gradient,) = (
+        torch.autograd.grad(latents.square().sum(), plan, allow_unused=True) if latents.requires_grad else (None,)
+    )
+    _require(
+        gradient is not None and bool((gradient.abs().sum(dim=-1) > 0).all()),
+        "gradients do not reach every block of the plan; do not wrap the rollout in no_grad",
+    )
+    trains = any(weight.requires_grad for weight in weights)
+    _require(not trains, "the world's weights require gradients; freeze them with requires_grad_(False)")
+    _require(all(w.grad is b for w, b in zip(weights, before, strict=True)), "the world's weights received gradients")
+
+
+def check_planner(planner: Planner, problem: PlanProblem) -> None:
+    """Try a planner on a batch of at least two problems: shapes, action bounds, determinism, batch independence, and
+    that the last plan of a trace is the plan."""
+    config = planner.model.config
+    batch = len(problem.context)
+    if batch < 2:
+        raise ValueError("Checking batch independence needs at least two problems; give a larger batch.")
+    trace = planner.plan(problem, record="trace")
+    plan = planner.plan(problem)
+    _require(len(trace.plans) == config.refinements + 1, f"a trace of {len(trace.plans)} plans, expected K + 1")
+    shapes = {"blocks": config.block_dim, "latents": config.latent}
+    for name, size in shapes.items():
+        found, wanted = tuple(getattr(plan, name).shape), (batch, config.horizon, size)
+        _require(found == wanted, f"Plan.{name} has shape {found}, expected {wanted}")
+    _require(tuple(plan.distances.shape) == (batch, config.horizon), "Plan.distances has another shape than (B, H)")
+    _require(torch.equal(plan.blocks, trace.final.blocks), "plan() gives another answer each time")
+    excess = (plan.blocks - planner.model.action_center).abs() - planner.model.action_scale
+    _require(bool((excess <= 1e-5).all()), "actions leave the environment's box")
+    order = torch.arange(batch - 1, -1, -1)
+    other = planner.plan(PlanProblem(problem.context[order], problem.past_blocks[order], problem.goal[order]))
+    _require(_close(other.blocks[order], plan.blocks), "plans depend on the order of the batch")
+    alone = planner.plan(PlanProblem(problem.context[:1], problem.past_blocks[:1], problem.goal[:1]))
+    _require(_close(alone.blocks, plan.blocks[:1]), "a plan depends on the other problems of its batch")
+
+
+def _weights(dynamics: object) -> list[nn.Parameter]:
+    """Of a module, or of the modules that a plain object holds as attributes."""
+    modules = [dynamics, *getattr(dynamics, "__dict__", {}).values()]
+    return [weight for module in modules if isinstance(module, nn.Module) for weight in module.parameters()]
+
+
+def _close(a: Tensor, b: Tensor) -> bool:
+    a, b = a.detach(), b.detach()
+    return bool((a - b).abs().max() <= TOLERANCE * b.abs().max().clamp(min=1.0))
+
+
+def _require(kept: bool, broken: str) -> None:
+    if not kept:
+        raise ValueError(f"Contract broken: {broken}.")

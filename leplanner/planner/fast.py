@@ -1,0 +1,90 @@
+"""The same plans as `LePlanner.forward`, made in fewer and larger steps: for training on any device.
+
+Two regions are compiled, drafting a plan and revising it; each is one graph for all refinements. The last block
+of a transformer computes the plan's tokens only: nobody reads the others.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..world.fast_rollout import gelu
+from .model import Block, LePlanner, Transformer
+from .problem import Imagine, Plan, PlanProblem, goal_distances
+
+
+class FastPlanner:
+    """Called like the model it speeds up, whose parameters it uses and trains."""
+
+    def __init__(self, model: LePlanner, compiled: bool = True):
+        self.model = model
+        self._draft = torch.compile(self._draft_region, dynamic=False) if compiled else self._draft_region
+        self._revise = torch.compile(self._revise_region, dynamic=False) if compiled else self._revise_region
+
+    def __call__(self, problem: PlanProblem, imagine: Imagine) -> tuple[Plan, ...]:
+        C, Y, b = self._draft(problem.context, problem.goal)
+        plans: list[Plan] = []
+        step_sizes = self.model.eta.sigmoid().unbind()
+        for k in range(self.model.config.refinements + 1):
+            z = imagine(b)
+            plans.append(Plan(b, z, goal_distances(z, problem.goal)))
+            if k < self.model.config.refinements:
+                Y, b = self._revise(Y, z, problem.goal, C, step_sizes[k])
+        return tuple(plans)
+
+    def _draft_region(self, context: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        model = self.model
+        C = model.conditioning(PlanProblem(context, context, goal))
+        Q = model.plan_query
+        tokens = F.linear(Q, model.refine_in.weight[:, : Q.shape[-1]], model.refine_in.bias)  # the rest meets zeros
+        Y = _transform(model.refine, tokens.expand(len(C), -1, -1), C)
+        return C, Y, self._decode(Y)
+
+    def _revise_region(self, Y: Tensor, z: Tensor, goal: Tensor, C: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
+        model = self.model
+        error = z - goal.unsqueeze(1)
+        features = torch.cat([Y, z, error, error.float().square().mean(-1, keepdim=True)], dim=-1)
+        R = _transform(model.consequence, model.consequence_in(features), C)
+        change = _transform(model.refine, model.refine_in(torch.cat([Y, R], dim=-1)), C)
+        Y = Y + step * model.delta_head(change)
+        return Y, self._decode(Y)
+
+    def _decode(self, Y: Tensor) -> Tensor:
+        norm, first, _, last = self.model.action_head
+        return self.model.action_center + self.model.action_scale * last(gelu(first(norm(Y)))).float().tanh()
+
+
+def _transform(transformer: Transformer, tokens: Tensor, C: Tensor) -> Tensor:
+    x = torch.cat([C, tokens], dim=1)
+    for block in transformer.blocks[:-1]:
+        x = _block(block, x, x.shape[1])
+    return _block(transformer.blocks[-1], x, tokens.shape[1])
+
+
+def _block(block: Block, x: Tensor, keep: int) -> Tensor:
+    """The block's output for the last `keep` tokens."""
+    h = block.norm1(x)
+    width = x.shape[-1]
+    heads = (block.heads, -1)
+    if keep == x.shape[1]:
+        q, k, v = block.qkv(h).unflatten(-1, (3, *heads)).unbind(2)
+    else:
+        q = F.linear(h[:, -keep:], block.qkv.weight[:width], block.qkv.bias[:width]).unflatten(-1, heads)
+        k, v = F.linear(h, block.qkv.weight[width:], block.qkv.bias[width:]).unflatten(-1, (2, *heads)).unbind(2)
+    x = x[:, -keep:] + block.drop(block.out(_attend(q, k, v)))
+    return x + block.drop(block.mlp[2](gelu(block.mlp[0](block.norm2(x)))))
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """(B, t, h, E), (B, S, h, E) -> (B, t, h * E). Small products, and a softmax that is normalised at the end: written
+    the usual way it would be replaced by a kernel for long sequences, which is several times slower on nine tokens."""
+    batch, _, heads, size = q.shape
+    q, k, v = (part.transpose(1, 2).reshape(batch * heads, -1, size) for part in (q / math.sqrt(size), k, v))
+    scores = torch.bmm(q, k.transpose(1, 2))
+    weights = torch.exp(scores - scores.detach().amax(dim=-1, keepdim=True))
+    mixed = torch.bmm(weights, v) / weights.sum(dim=-1, keepdim=True)
+    return mixed.unflatten(0, (batch, heads)).transpose(1, 2).flatten(2)

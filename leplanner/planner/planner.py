@@ -1,0 +1,115 @@
+"""A trained planner with its frozen world: plans, and is stored as a bundle that needs no dataset."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Literal, overload
+
+import torch
+from safetensors.torch import save_file
+
+from ..artifacts import atomic_path, digest_json, digest_tensors, provenance, read_json, write_json
+from ..density.mixture import Density, DensityConfig, MixtureDensity
+from ..world.lewm import LeWM
+from ..world.world import World, WorldSpec, load_strictly, read_safetensors
+from .actions import ActionBox
+from .model import LePlanner, PlannerConfig
+from .problem import LatentDynamics, Plan, PlanProblem, PlanTrace, imagination
+
+
+class Planner:
+    """`dynamics` imagines, `model` drafts and corrects. Both are frozen here; `plan` computes no gradients."""
+
+    def __init__(self, dynamics: LatentDynamics, model: LePlanner):
+        self.dynamics = dynamics
+        self.model = model.eval().requires_grad_(False)
+
+    @overload
+    def plan(self, problem: PlanProblem, record: Literal["final"] = "final") -> Plan: ...
+    @overload
+    def plan(self, problem: PlanProblem, record: Literal["trace"]) -> PlanTrace: ...
+
+    @torch.no_grad()
+    def plan(self, problem: PlanProblem, record: Literal["final", "trace"] = "final") -> Plan | PlanTrace:
+        """The final plan, or with record="trace" the draft and every correction of it."""
+        if record not in ("final", "trace"):
+            raise ValueError(f'record must be "final" or "trace"; got {record!r}.')
+        self._check(problem)
+        trace = PlanTrace(self.model(problem, imagination(self.dynamics, problem)))
+        return trace if record == "trace" else trace.final
+
+    def _check(self, problem: PlanProblem) -> None:
+        c = self.model.config
+        batch = len(problem.context)
+        wanted = {
+            "context": (batch, c.context, c.latent),
+            "past_blocks": (batch, c.context - 1, c.block_dim),
+            "goal": (batch, c.latent),
+        }
+        for name, shape in wanted.items():
+            found = getattr(problem, name)
+            if tuple(found.shape) != shape:
+                raise ValueError(
+                    f"PlanProblem.{name} must have shape {shape}; got {tuple(found.shape)}. The planner sees "
+                    f"{c.context} latents of {c.latent} and the {c.context - 1} blocks of {c.block_dim} between them."
+                )
+            if not found.isfinite().all():
+                raise ValueError(f"PlanProblem.{name} holds NaN or infinity; check the frames or actions it came from.")
+
+
+class TaskPlanner(Planner):
+    """A planner in a LeWM world, with all that its use needs: what `load` returns."""
+
+    def __init__(self, world: World, model: LePlanner, density: Density | None = None):
+        super().__init__(world, model)
+        self.world, self.density = world, density
+
+    @property
+    def digest(self) -> str:
+        parts = [self.world.digest, dataclasses.asdict(self.model.config), digest_tensors(self.model.state_dict())]
+        return digest_json([*parts, self.density.digest if self.density else None])
+
+
+def save_bundle(planner: TaskPlanner, folder: Path, history: dict[str, Any] | None = None, **inputs: str) -> None:
+    """Weights first, config last: a folder with a config.json is whole."""
+    parts: dict[str, torch.nn.Module] = {"world": planner.world.model, "planner": planner.model}
+    config = {"kind": "leplanner bundle", "world": planner.world.spec.to_json()}
+    config |= {"planner": dataclasses.asdict(planner.model.config)}
+    if planner.density:
+        parts["density"] = planner.density.model
+        config["density"] = dataclasses.asdict(planner.density.model.config) | {"threshold": planner.density.threshold}
+    for name, module in parts.items():
+        tensors = {key: tensor.detach().cpu().contiguous() for key, tensor in module.state_dict().items()}
+        with atomic_path(folder / f"{name}.safetensors") as temporary:
+            save_file(tensors, temporary)
+    config |= {"digest": planner.digest, "training": history or {}, "provenance": provenance(**inputs)}
+    write_json(folder / "config.json", config)
+
+
+def load_bundle(folder: str | Path) -> TaskPlanner:
+    folder = Path(folder)
+    if not (folder / "config.json").exists():
+        raise ValueError(f"No bundle at {folder}: it has no config.json. Train a planner with: leplanner train TASK")
+    config = read_json(folder / "config.json")
+    if not isinstance(config, dict) or config.get("kind") != "leplanner bundle":
+        raise ValueError(
+            f"{folder}/config.json does not describe a leplanner bundle. Make one with: leplanner train TASK"
+        )
+    spec = WorldSpec.from_json(config["world"])
+    world = World(LeWM(spec.model), spec)
+    model = LePlanner(PlannerConfig(**config["planner"]), ActionBox.of(spec))
+    density = None
+    if "density" in config:
+        shape = dict(config["density"])
+        threshold = shape.pop("threshold")
+        density = Density(MixtureDensity(DensityConfig(**shape)), threshold)
+        load_strictly(density.model, read_safetensors(folder / "density.safetensors"), f"{folder}/density.safetensors")
+    load_strictly(world.model, read_safetensors(folder / "world.safetensors"), f"{folder}/world.safetensors")
+    load_strictly(model, read_safetensors(folder / "planner.safetensors"), f"{folder}/planner.safetensors")
+    planner = TaskPlanner(world, model, density)
+    if planner.digest != config["digest"]:
+        raise ValueError(
+            f"{folder}: the weights do not match the digest in config.json. The bundle is damaged or was edited."
+        )
+    return planner

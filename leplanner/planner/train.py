@@ -1,0 +1,219 @@
+"""Trains a planner through a frozen world: no action is imitated, distances to goals are all it learns from."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..artifacts import digest_json
+from ..data.cache import LatentCache
+from ..data.windows import PlanBatch
+from ..density.mixture import Density
+from ..learning import Learner, Metrics, TrainProgress, learn
+from ..precision import keep_freed_memory, pick_device
+from ..world.fast_rollout import FastRollout
+from ..world.world import World
+from .actions import ActionBox
+from .fast import FastPlanner
+from .model import LePlanner, PlannerConfig
+from .objectives import arrival_and_hold, deep_supervision, fixed_terminal, support_penalty
+from .planner import TaskPlanner, load_bundle, save_bundle
+from .problem import LatentDynamics, Plan, PlanProblem, imagination
+from .validate import Sample, block_scores, report_on
+
+OBJECTIVES = ("arrival-hold", "fixed-terminal")
+ENGINES = ("auto", "plain", "compiled")
+Forward = Callable[..., tuple[Plan, ...]]  # (problem, imagine): the model, or its fast equal
+
+
+@dataclass(frozen=True)
+class PlannerTrainConfig:
+    """Defaults are the paper's for PushT, Reacher and Cube."""
+
+    objective: str = "arrival-hold"  # or fixed-terminal, the objective that procrastinates
+    hold_weight: float = 0.5  # lambda_h
+    path_weight: float = 0.0  # alpha, of fixed-terminal's path loss
+    support_weight: float = 0.01  # lambda_sup
+    curriculum: str = "0:2,0.25:3,0.5:5"  # from this share of the steps on, goals at most so many blocks away
+    pad_share: float = 0.25  # contexts cut short as at an episode's start
+    steps: int = 20_000
+    batch: int = 128
+    learning_rate: float = 3e-4
+    weight_decay: float = 1e-4
+    warmup_share: float | None = 0.05
+    clip: float = 1.0
+    seed: int = 0
+    precision: str = "auto"
+    engine: str = "auto"
+    validate_every: int = 250
+    checkpoint_minutes: float = 3.0
+
+
+def parse_curriculum(text: str, horizon: int) -> list[tuple[float, int]]:
+    """'0:2,0.5:5' -> [(0.0, 2), (0.5, 5)]"""
+    try:
+        stages = [(float(share), int(offset)) for share, offset in (part.split(":") for part in text.split(","))]
+    except ValueError:
+        stages = []
+    shares = [share for share, _ in stages]
+    if not stages or shares != sorted(shares) or shares[0] != 0 or not all(1 <= q <= horizon for _, q in stages):
+        raise ValueError(
+            f"The curriculum {text!r} cannot be used: it is a list SHARE:OFFSET, shares rising from 0, offsets in "
+            f"1..{horizon} blocks, such as 0:2,0.25:3,0.5:5."
+        )
+    return stages
+
+
+def max_offset(stages: list[tuple[float, int]], share: float) -> int:
+    """The farthest goal allowed when this share of the steps is done."""
+    return [offset for begins, offset in stages if begins <= share][-1]
+
+
+def pick_engine(wanted: str, device: torch.device) -> str:
+    """Compiling pays where a compiler is: a C++ one for the CPU, Triton for CUDA."""
+    if wanted not in ENGINES:
+        raise ValueError(f"engine must be one of {', '.join(ENGINES)}; got {wanted!r}.")
+    if wanted != "auto":
+        return wanted
+    can_compile = device.type == "cuda" or (device.type == "cpu" and any(map(shutil.which, ("g++", "clang++"))))
+    return "compiled" if can_compile else "plain"
+
+
+def planner_losses(
+    plans: tuple[Plan, ...], sample: Sample, density: Density | None, config: PlannerTrainConfig
+) -> dict[str, Tensor]:
+    """The paper's whole objective: every plan supervised, corrected ones kept within the data's support."""
+    if config.objective == "arrival-hold":
+        by_k = [arrival_and_hold(plan.distances, sample.offset, config.hold_weight).mean() for plan in plans]
+    else:
+        by_k = [fixed_terminal(plan.distances, config.path_weight).mean() for plan in plans]
+    losses = {"objective": deep_supervision(by_k)}
+    total = losses["objective"]
+    if density is not None and config.support_weight and len(plans) > 1:
+        losses["support"] = support_penalty(block_scores(plans, sample.problem, density), density.threshold)
+        total = total + config.support_weight * losses["support"]
+    return {"loss": total, **losses}
+
+
+def fit_planner(
+    model: LePlanner,
+    dynamics: LatentDynamics,
+    density: Density | None,
+    draw: Callable[[np.random.Generator, int, int], PlanBatch],  # (generator, count, farthest offset)
+    held_out: PlanBatch,
+    config: PlannerTrainConfig,
+    out: Path,
+    run: str,
+    device: torch.device,
+    fast: tuple[Forward, LatentDynamics] | None = None,  # equals of model and dynamics, used for the steps
+    on_progress: Callable[[TrainProgress], None] = lambda progress: None,
+    stop_after: int | None = None,
+) -> tuple[Learner, Metrics]:
+    """The loop over any world model; validation always uses the plain model and dynamics."""
+    if config.objective not in OBJECTIVES:
+        raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}; got {config.objective!r}.")
+    stages = parse_curriculum(config.curriculum, model.config.horizon)
+    learner = Learner(model, config, device, run)
+    forward, imagined = fast or (model, dynamics)
+    fixed = as_sample(held_out, device)
+
+    def losses(batch: PlanBatch, generator: torch.Generator) -> dict[str, Tensor]:
+        sample = as_sample(batch, device)
+        plans = forward(sample.problem, imagination(imagined, sample.problem))
+        return planner_losses(plans, sample, density, config)
+
+    def look() -> Metrics:
+        report = report_on(model, dynamics, fixed, density)
+        chosen = report.arrival if config.objective == "arrival-hold" else report.terminal
+        metrics = dataclasses.asdict(report) | {"profile_minimum": report.profile_minimum, "chosen_by": chosen[-1]}
+        return {f"held_out_{name}": value for name, value in metrics.items()}
+
+    rows = config.batch * (model.config.refinements + 1) * model.config.horizon
+    metrics = learn(
+        learner,
+        out,
+        draw=lambda rng, step: draw(rng, config.batch, max_offset(stages, step / config.steps)),
+        losses=losses,
+        validate=look,
+        counted={"samples": config.batch, "rows": rows},
+        best_by="held_out_chosen_by",
+        on_progress=on_progress,
+        stop_after=stop_after,
+    )
+    return learner, metrics
+
+
+def train_planner(
+    world: World,
+    cache: LatentCache,
+    density: Density | None,
+    shape: PlannerConfig,
+    config: PlannerTrainConfig,
+    out: Path,
+    device: str = "auto",
+    on_progress: Callable[[TrainProgress], None] = lambda progress: None,
+    stop_after: int | None = None,
+) -> TaskPlanner:
+    """Train to `out`, or continue the run that `out` holds; ends as a bundle with the best held-out weights."""
+    keep_freed_memory()
+    check_density(density, shape)
+    train, held_out = world.plan_windows(cache, config.pad_share)
+    chosen_device = pick_device(device)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        model = LePlanner(shape, ActionBox.of(world.spec))
+    inputs = {"world": world.digest, "data": cache.data_digest} | ({"density": density.digest} if density else {})
+    run = digest_json([dataclasses.asdict(shape), dataclasses.asdict(config), inputs])
+    world.to(chosen_device)
+    if density is not None:
+        density.to(chosen_device)
+    engine = pick_engine(config.engine, chosen_device)
+    fast = (FastPlanner(model), FastRollout(world.model, compiled=True)) if engine == "compiled" else None
+    learner, metrics = fit_planner(
+        model,
+        world,
+        density,
+        train.draw,
+        held_out.draw(np.random.default_rng(0), 512, shape.horizon),
+        config,
+        out,
+        run,
+        chosen_device,
+        fast,
+        on_progress,
+        stop_after,
+    )
+    if (out / "config.json").exists():
+        return load_bundle(out)
+    planner = TaskPlanner(world, model, density)
+    if learner.done == config.steps:
+        history = {"config": dataclasses.asdict(config), "precision": learner.precision, "engine": engine}
+        history |= {"metrics": metrics, "best_held_out": learner.best_score}
+        save_bundle(planner, out, history, **inputs)
+    return planner
+
+
+def check_density(density: Density | None, shape: PlannerConfig) -> None:
+    if density is None:
+        return
+    for name in ("latent", "block_dim", "context"):
+        theirs, ours = getattr(density.model.config, name), getattr(shape, name)
+        if theirs != ours:
+            raise ValueError(
+                f"The density was fitted for {name} {theirs}, the planner's world has {ours}. Fit it on this world's "
+                "latents: leplanner density TASK --out DIR"
+            )
+
+
+def as_sample(batch: PlanBatch, device: torch.device) -> Sample:
+    context, past, goal, offset = (
+        torch.from_numpy(part).to(device) for part in (batch.context, batch.past_blocks, batch.goal, batch.offset)
+    )
+    return Sample(PlanProblem(context, past, goal), offset)

@@ -1,0 +1,64 @@
+"""Looks at a planner on held-out problems: distances by refinement, profiles by goal offset, support."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..density.mixture import Density
+from .model import LePlanner
+from .objectives import arrival, contexts_before
+from .problem import LatentDynamics, Plan, PlanProblem, imagination
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Problems whose goals the data reached `offset` blocks later."""
+
+    problem: PlanProblem
+    offset: Tensor  # (B,) q
+
+
+@dataclass(frozen=True)
+class PlannerReport:
+    start: float  # mean distance from the current latent to the goal
+    arrival: list[float]  # mean d_q, for each k
+    terminal: list[float]  # mean d_H, for each k
+    profile: list[list[float]]  # [q - 1][j - 1]: mean d_j of the final plan for goals q blocks away
+    off_support: float | None  # share of the corrected plans' blocks that score above the threshold
+    step_sizes: list[float]  # sigma(eta_k)
+
+    @property
+    def profile_minimum(self) -> list[int]:
+        """The block at which each profile is lowest: q itself, if plans arrive when the data did."""
+        return [min(range(len(row)), key=row.__getitem__) + 1 for row in self.profile]
+
+
+@torch.no_grad()
+def report_on(model: LePlanner, dynamics: LatentDynamics, sample: Sample, density: Density | None) -> PlannerReport:
+    problem, offset = sample.problem, sample.offset
+    plans = model(problem, imagination(dynamics, problem))
+    final = plans[-1].distances
+    present = [q for q in range(1, final.shape[1] + 1) if (offset == q).any()]
+    return PlannerReport(
+        start=(problem.context[:, -1] - problem.goal).square().mean().item(),
+        arrival=[arrival(plan.distances, offset).mean().item() for plan in plans],
+        terminal=[plan.distances[:, -1].mean().item() for plan in plans],
+        profile=[final[offset == q].mean(dim=0).tolist() for q in present],
+        off_support=off_support(plans, problem, density) if density else None,
+        step_sizes=model.eta.sigmoid().tolist(),
+    )
+
+
+def block_scores(plans: tuple[Plan, ...], problem: PlanProblem, density: Density) -> Tensor:
+    """Density scores of every block of the corrected plans, in the contexts imagined before them: (K, B, H)."""
+    contexts = torch.stack([contexts_before(problem.context, plan.latents) for plan in plans[1:]])
+    return density.score(contexts, torch.stack([plan.blocks for plan in plans[1:]]))
+
+
+def off_support(plans: tuple[Plan, ...], problem: PlanProblem, density: Density) -> float:
+    if len(plans) == 1:
+        return float("nan")
+    return (block_scores(plans, problem, density) > density.threshold).float().mean().item()

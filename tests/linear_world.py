@@ -1,0 +1,67 @@
+"""A world whose best plans are known: latents move linearly, so that arriving is a bounded least-squares problem."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from scipy.optimize import lsq_linear
+
+from leplanner.data.windows import PlanBatch
+from leplanner.planner.actions import ActionBox
+from leplanner.planner.model import PlannerConfig
+from leplanner.planner.problem import PlanProblem
+
+LATENT, HORIZON, OFFSET, HOLD = 4, 5, 3, 0.5
+BOX = ActionBox((0.1, -0.2), (0.5, 0.4), block=1)  # blocks of one action of two numbers
+SHAPE = PlannerConfig(latent=LATENT, block_dim=2, width=48, depth=1, heads=4, dropout=0.0)
+
+
+class LinearWorld:
+    """z' = M z + G b, from the last context latent."""
+
+    def __init__(self):
+        rng = np.random.default_rng(0)
+        turn, _ = np.linalg.qr(rng.normal(size=(LATENT, LATENT)))
+        self.move = torch.tensor(0.95 * turn, dtype=torch.float32)
+        self.push = torch.tensor(0.3 * rng.normal(size=(LATENT, 2)), dtype=torch.float32)
+
+    def rollout(self, context, past_blocks, plan):
+        z, latents = context[:, -1], []
+        for j in range(plan.shape[1]):
+            z = z @ self.move.T + plan[:, j] @ self.push.T
+            latents.append(z)
+        return torch.stack(latents, dim=1)
+
+
+def draw(rng: np.random.Generator, count: int, max_offset: int = HORIZON) -> PlanBatch:
+    """Goals a little beyond what bounded actions reach, so that the optimum costs something; all OFFSET blocks away."""
+    context = rng.normal(size=(count, 3, LATENT)).astype(np.float32)
+    return PlanBatch(
+        context=context,
+        past_blocks=rng.normal(size=(count, 2, 2)).astype(np.float32),
+        goal=(context[:, -1] + rng.normal(size=(count, LATENT))).astype(np.float32),
+        offset=np.full(count, OFFSET),
+        first_block=np.zeros((count, 2), np.float32),
+    )
+
+
+def problem_of(batch: PlanBatch) -> PlanProblem:
+    return PlanProblem(*(torch.from_numpy(part) for part in (batch.context, batch.past_blocks, batch.goal)))
+
+
+def optimal_cost(world: LinearWorld, start: np.ndarray, goal: np.ndarray) -> float:
+    """The least arrival-and-hold cost within the action box, by SciPy: weighted residuals, linear in the plan."""
+    move, push = world.move.numpy().astype(float), world.push.numpy().astype(float)
+    weights = np.zeros(HORIZON)
+    weights[OFFSET - 1], weights[OFFSET:] = 1.0, HOLD / (HORIZON - OFFSET)
+    rows, targets = [], []
+    for j in range(1, HORIZON + 1):
+        effect = np.zeros((LATENT, HORIZON, 2))
+        for i in range(j):
+            effect[:, i] = np.linalg.matrix_power(move, j - 1 - i) @ push
+        root = np.sqrt(weights[j - 1] / LATENT)
+        rows.append(root * effect.reshape(LATENT, -1))
+        targets.append(root * (goal - np.linalg.matrix_power(move, j) @ start))
+    center, scale = BOX.center.double().numpy(), BOX.scale.double().numpy()
+    low, high = np.tile(center - scale, HORIZON), np.tile(center + scale, HORIZON)
+    return 2 * lsq_linear(np.concatenate(rows), np.concatenate(targets), (low, high)).cost

@@ -1,0 +1,380 @@
+"""The planner: the paper's sizes, the laws every planner keeps, and the truth in a world whose optimum is known."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from conftest import synthetic_episodes
+from linear_world import BOX, HOLD, LATENT, OFFSET, SHAPE, LinearWorld, draw, optimal_cost, problem_of
+
+import leplanner as lp
+from leplanner.data.cache import LatentCache
+from leplanner.density.mixture import Density, DensityConfig, MixtureDensity
+from leplanner.density.train import train_density
+from leplanner.learning import read_metrics
+from leplanner.planner.actions import ActionBox
+from leplanner.planner.checks import check_dynamics, check_planner
+from leplanner.planner.fast import FastPlanner
+from leplanner.planner.model import LePlanner, PlannerConfig
+from leplanner.planner.objectives import arrival_and_hold
+from leplanner.planner.planner import Planner, load_bundle
+from leplanner.planner.problem import PlanProblem, imagination
+from leplanner.planner.train import (
+    PlannerTrainConfig,
+    as_sample,
+    fit_planner,
+    max_offset,
+    parse_curriculum,
+    pick_engine,
+    planner_losses,
+    train_planner,
+)
+from leplanner.presets.scales import paper, tiny
+from leplanner.world.fast_rollout import FastRollout, gelu
+from leplanner.world.world import save_world
+
+CPU = torch.device("cpu")
+TINY = tiny("tworoom")
+SETTINGS = replace(TINY.planner_train, steps=8, batch=8, validate_every=4, precision="fp32")
+
+
+def linear_planner(seed: int = 0, **changes) -> Planner:
+    torch.manual_seed(seed)
+    return Planner(LinearWorld(), LePlanner(replace(SHAPE, **changes), BOX))
+
+
+def linear_problem(count: int = 7) -> PlanProblem:
+    return problem_of(draw(np.random.default_rng(5), count))
+
+
+# the paper's sizes
+
+
+def test_paper_scale_has_6_8_million_parameters():
+    model = LePlanner(PlannerConfig(), ActionBox((0.0, 0.0), (1.0, 1.0), 5))
+    count = sum(parameter.numel() for parameter in model.parameters())
+    assert f"{count / 1e6:.1f}" == "6.8"
+    assert count == 6_800_141
+    assert model.consequence_in.in_features == 641
+    assert model.refine_in.in_features == 512
+
+
+def test_refinements_cost_no_parameters_but_their_step_size():
+    counts = [sum(p.numel() for p in LePlanner(replace(SHAPE, refinements=k), BOX).parameters()) for k in (0, 3, 9)]
+    assert [counts[1] - counts[0], counts[2] - counts[1]] == [3, 6]
+
+
+def test_it_starts_as_the_paper_says():
+    torch.manual_seed(0)
+    model = LePlanner(PlannerConfig(), ActionBox((0.0, 0.0), (1.0, 1.0), 5))
+    assert model.plan_query.std().item() == pytest.approx(0.02, rel=0.1)
+    assert model.delta_head.weight.std().item() == pytest.approx(0.01, rel=0.02)
+    assert model.delta_head.bias.abs().max() == 0
+    assert model.eta.sigmoid().tolist() == [0.5, 0.5, 0.5]
+
+
+def test_paper_presets():
+    pusht, tworoom = paper("pusht").planner_train, paper("tworoom").planner_train
+    assert (pusht.steps, pusht.batch, pusht.learning_rate) == (20_000, 128, 3e-4)
+    assert (tworoom.steps, tworoom.batch, tworoom.learning_rate) == (20_000, 32, 1e-4)
+    assert (pusht.weight_decay, pusht.warmup_share, pusht.clip) == (1e-4, 0.05, 1.0)
+    assert (pusht.support_weight, pusht.hold_weight, pusht.curriculum) == (0.01, 0.5, "0:2,0.25:3,0.5:5")
+    density = paper("pusht").density
+    assert (density.components, density.width, density.steps, density.batch) == (16, 256, 4000, 256)
+    assert density.learning_rate == 1e-3
+
+
+def test_the_curriculum():
+    stages = parse_curriculum("0:2,0.25:3,0.5:5", 5)
+    assert [max_offset(stages, share) for share in (0.0, 0.2499, 0.25, 0.4999, 0.5, 1.0)] == [2, 2, 3, 3, 5, 5]
+    for wrong in ("", "2", "0.1:2", "0:2,0.5:6", "0:0", "0:3,0.5:4,0.25:5"):
+        with pytest.raises(ValueError, match="SHARE:OFFSET"):
+            parse_curriculum(wrong, 5)
+
+
+# laws
+
+
+def test_contracts_hold_for_our_planner_and_worlds(tiny_world):
+    check_planner(linear_planner(), linear_problem())
+    problem = linear_problem()
+    check_dynamics(LinearWorld(), problem.context, problem.past_blocks, torch.randn(7, 5, 2))
+    context, past, plan = torch.randn(4, 3, 32), torch.randn(4, 2, 10), torch.randn(4, 5, 10)
+    check_dynamics(tiny_world, context, past, plan)
+    check_dynamics(FastRollout(tiny_world.model), context, past, plan)
+
+
+@pytest.mark.parametrize(
+    ("breaks", "message"),
+    [
+        (lambda z, plan: z[:, :4], "returned shape"),
+        (lambda z, plan: z * float("nan"), "not finite"),
+        (lambda z, plan: z + torch.randn_like(z), "another answer each time"),
+        (lambda z, plan: z - z.mean(dim=0), "other rows of its batch"),
+        (lambda z, plan: z + plan.sum(dim=(1, 2), keepdim=True), "a later block changes"),
+        (lambda z, plan: z.detach(), "do not reach every block"),
+    ],
+)
+def test_a_broken_world_is_found(breaks, message):
+    class Broken(LinearWorld):
+        def rollout(self, context, past_blocks, plan):
+            return breaks(super().rollout(context, past_blocks, plan), plan)
+
+    problem = linear_problem()
+    with pytest.raises(ValueError, match=message):
+        check_dynamics(Broken(), problem.context, problem.past_blocks, torch.randn(7, 5, 2))
+
+
+def test_a_world_that_would_learn_is_found():
+    world = LinearWorld()
+    world.layer = torch.nn.Linear(2, 2)
+    problem = linear_problem()
+    with pytest.raises(ValueError, match="freeze them"):
+        check_dynamics(world, problem.context, problem.past_blocks, torch.randn(7, 5, 2))
+
+
+def test_a_broken_planner_is_found():
+    planner = linear_planner()
+    planner.model.register_forward_hook(
+        lambda module, inputs, plans: (*plans[:-1], replace(plans[-1], blocks=plans[-1].blocks + plans[-1].blocks[:1]))
+    )
+    with pytest.raises(ValueError, match=r"box|order of the batch"):
+        check_planner(planner, linear_problem())
+
+
+def test_gradients_reach_the_planner_through_the_world_and_never_the_world(tiny_world, tiny_cache):
+    torch.manual_seed(0)
+    model = LePlanner(TINY.planner_for(tiny_world.spec.model), ActionBox.of(tiny_world.spec))
+    sample = as_sample(tiny_world.plan_windows(tiny_cache)[0].draw(np.random.default_rng(0), 16, 5), CPU)
+    density = Density(MixtureDensity(DensityConfig(latent=32, components=4, width=16)), -10.0)
+    plans = model(sample.problem, imagination(tiny_world, sample.problem))
+    planner_losses(plans, sample, density, SETTINGS)["loss"].backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().max() > 0, name
+    for frozen in (*tiny_world.model.parameters(), *density.model.parameters()):
+        assert frozen.grad is None
+
+
+def test_the_draft_and_each_correction_are_recorded():
+    planner, problem = linear_planner(), linear_problem()
+    trace = planner.plan(problem, record="trace")
+    assert len(trace.plans) == 4
+    assert torch.equal(trace.final.blocks, planner.plan(problem).blocks)
+    for plan in trace.plans:
+        imagined = LinearWorld().rollout(problem.context, problem.past_blocks, plan.blocks)
+        assert torch.allclose(plan.latents, imagined)
+        assert torch.allclose(plan.distances, (imagined - problem.goal[:, None]).square().mean(-1))
+    assert len(linear_planner(refinements=0).plan(problem, record="trace").plans) == 1
+
+
+def test_bad_problems_get_an_answer():
+    planner, problem = linear_planner(), linear_problem()
+    with pytest.raises(ValueError, match=r"goal must have shape \(7, 4\)"):
+        planner.plan(replace(problem, goal=problem.goal[:, :3]))
+    with pytest.raises(ValueError, match="context holds NaN"):
+        planner.plan(replace(problem, context=problem.context * float("nan")))
+    with pytest.raises(ValueError, match="final"):
+        planner.plan(problem, record="everything")
+
+
+# speed without change
+
+
+def test_gelu_is_gelu():
+    x = torch.linspace(-9, 9, 4001, requires_grad=True)
+    assert (gelu(x) - torch.nn.functional.gelu(x)).abs().max() < 5e-7
+    (ours,) = torch.autograd.grad(gelu(x).sum(), x)
+    (theirs,) = torch.autograd.grad(torch.nn.functional.gelu(x).sum(), x)
+    assert (ours - theirs).abs().max() < 1e-5
+
+
+def trained_like(world):
+    """AdaLN starts as zeros, which would hide mistakes: give a world's modulations and norms real values."""
+    torch.manual_seed(1)
+    for name, parameter in world.model.named_parameters():
+        if "adaLN" in name or "norm" in name or "net.1" in name:
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return world
+
+
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_fast_step_has_the_same_loss_and_gradients(compiled, tiny_world, tiny_cache, tmp_path):
+    save_world(tiny_world, tmp_path)
+    world = trained_like(lp.load_world(tmp_path))
+    torch.manual_seed(0)
+    model = LePlanner(replace(TINY.planner_for(world.spec.model), depth=2), ActionBox.of(world.spec))
+    sample = as_sample(tiny_world.plan_windows(tiny_cache)[0].draw(np.random.default_rng(0), 6, 5), CPU)
+    density = Density(MixtureDensity(DensityConfig(latent=32, components=4, width=16)), -1.0)
+    found = []
+    fast = (FastPlanner(model, compiled), FastRollout(world.model, compiled))
+    for forward, dynamics in ((model, world), fast):
+        model.zero_grad()
+        plans = forward(sample.problem, imagination(dynamics, sample.problem))
+        losses = planner_losses(plans, sample, density, SETTINGS)
+        losses["loss"].backward()
+        found.append((losses, torch.cat([p.grad.flatten() for p in model.parameters()])))
+    (plain, plain_gradient), (quick, quick_gradient) = found
+    for name in ("loss", "objective", "support"):
+        assert quick[name].item() == pytest.approx(plain[name].item(), rel=1e-5)
+    assert (quick_gradient - plain_gradient).norm() < 1e-4 * plain_gradient.norm()
+
+
+def test_engines_are_chosen_or_refused():
+    assert pick_engine("plain", CPU) == "plain"
+    assert pick_engine("auto", torch.device("mps")) == "plain"
+    with pytest.raises(ValueError, match="auto, plain, compiled"):
+        pick_engine("warp", CPU)
+
+
+# truth
+
+
+def test_a_trained_planner_comes_within_ten_percent_of_the_optimum(tmp_path):
+    world, planner = LinearWorld(), linear_planner()
+    config = PlannerTrainConfig(
+        steps=700, batch=128, learning_rate=3e-3, curriculum="0:5", precision="fp32", validate_every=700
+    )
+    held_out = draw(np.random.default_rng(1), 128)
+    planner.model.requires_grad_(True)
+    fit_planner(planner.model, world, None, draw, held_out, config, tmp_path, "linear", CPU)
+    trace = planner.plan(problem_of(held_out), record="trace")
+    offset = torch.full((128,), OFFSET)
+    by_k = [arrival_and_hold(plan.distances, offset, HOLD).mean().item() for plan in trace.plans]
+    best = np.mean([optimal_cost(world, c[-1], g) for c, g in zip(held_out.context, held_out.goal, strict=True)])
+    assert best > 0.02  # worth comparing with
+    assert best <= by_k[-1] < 1.1 * best, (by_k, best)
+    assert by_k == sorted(by_k, reverse=True), by_k
+
+
+def test_the_optimum_is_one(rng):
+    """The solver's plan costs what the world model says, and no random change improves it."""
+    world, batch = LinearWorld(), draw(rng, 1)
+    best = optimal_cost(world, batch.context[0, -1], batch.goal[0])
+    plans = BOX.center + BOX.scale * torch.tanh(torch.randn(20_000, 5, 2))
+    problem = problem_of(batch)
+    latents = world.rollout(problem.context.expand(20_000, -1, -1), problem.past_blocks, plans)
+    costs = arrival_and_hold((latents - problem.goal).square().mean(-1), torch.full((20_000,), OFFSET), HOLD)
+    assert best <= costs.min()
+    assert costs.min() < 3 * best
+
+
+# training
+
+
+@pytest.fixture(scope="module")
+def tiny_density(tiny_world, tiny_cache, tmp_path_factory):
+    return train_density(
+        tiny_world, tiny_cache, replace(TINY.density, steps=10), tmp_path_factory.mktemp("density"), device="cpu"
+    )
+
+
+@pytest.fixture
+def run(tiny_world, tiny_cache, tiny_density):
+    def train(out, stop_after=None, dropout=0.0, **changes):
+        shape = replace(TINY.planner_for(tiny_world.spec.model), dropout=dropout)
+        config = replace(SETTINGS, **changes)
+        return train_planner(tiny_world, tiny_cache, tiny_density, shape, config, out, "cpu", stop_after=stop_after)
+
+    return train
+
+
+def test_a_stopped_run_continues_bit_for_bit(run, tmp_path):
+    whole = run(tmp_path / "whole", dropout=0.1)
+    run(tmp_path / "parts", dropout=0.1, stop_after=5)
+    assert not (tmp_path / "parts" / "config.json").exists()
+    assert run(tmp_path / "parts", dropout=0.1).digest == whole.digest
+    lines, expected = read_metrics(tmp_path / "parts"), read_metrics(tmp_path / "whole")
+    assert [line["step"] for line in lines] == [4, 8]
+    assert [line["loss"] for line in lines] == [line["loss"] for line in expected]
+
+
+def test_a_bundle_is_stored_and_restored(run, tmp_path):
+    planner = run(tmp_path)
+    again = lp.load(tmp_path)
+    assert again.digest == planner.digest
+    problem = PlanProblem(torch.randn(5, 3, 32), torch.randn(5, 2, 10), torch.randn(5, 32))
+    assert torch.equal(again.plan(problem).blocks, planner.plan(problem).blocks)
+    check_planner(again, problem)
+    assert run(tmp_path).digest == planner.digest  # finished: nothing to do
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert set(config["provenance"]["inputs"]) == {"world", "data", "density"}
+    (tmp_path / "planner.safetensors").write_bytes((tmp_path / "density.safetensors").read_bytes())
+    with pytest.raises(ValueError, match="do not fit the model"):
+        load_bundle(tmp_path)
+
+
+def test_metrics_tell_of_every_refinement(run, tmp_path):
+    run(tmp_path)
+    line = read_metrics(tmp_path)[-1]
+    assert len(line["held_out_arrival"]) == len(line["held_out_terminal"]) == 4
+    assert len(line["held_out_step_sizes"]) == 3
+    assert np.shape(line["held_out_profile"]) == (5, 5)
+    assert len(line["held_out_profile_minimum"]) == 5
+    assert 0 <= line["held_out_off_support"] <= 1
+    assert {"gradient_norm", "rows_per_s", "samples_per_s", "support", "objective", "held_out_start"} <= set(line)
+    assert line["rows_per_s"] == pytest.approx(20 * line["samples_per_s"])
+
+
+def test_the_best_weights_are_kept(run, tmp_path):
+    """A last step that ruins the planner does not reach the bundle."""
+    run(tmp_path / "good", steps=8, stop_after=4)
+    best = torch.load(tmp_path / "good" / "checkpoint.pt", weights_only=True)["best"]
+    checkpoint = torch.load(tmp_path / "good" / "checkpoint.pt", weights_only=True)
+    checkpoint["state"]["action_head.3.bias"].fill_(50.0)
+    torch.save(checkpoint, tmp_path / "good" / "checkpoint.pt")
+    bundle = run(tmp_path / "good", steps=8)
+    assert all(torch.equal(bundle.model.state_dict()[name], tensor) for name, tensor in best.items())
+
+
+def test_fixed_terminal_and_ablations_train(run, tiny_world, tiny_cache, tmp_path):
+    for name, changes in {
+        "terminal": {"objective": "fixed-terminal"},
+        "path": {"objective": "fixed-terminal", "path_weight": 0.1},
+        "free": {"support_weight": 0.0},
+    }.items():
+        run(tmp_path / name, **changes)
+    assert "support" not in read_metrics(tmp_path / "free")[-1]
+    shape = replace(TINY.planner_for(tiny_world.spec.model), refinements=0)
+    draft_only = train_planner(tiny_world, tiny_cache, None, shape, SETTINGS, tmp_path / "draft", "cpu")
+    assert draft_only.density is None
+    assert lp.load(tmp_path / "draft").digest == draft_only.digest
+
+
+def test_mistakes_get_an_answer_and_nothing_is_overwritten(run, tiny_world, tiny_cache, tmp_path):
+    with pytest.raises(ValueError, match="arrival-hold, fixed-terminal"):
+        run(tmp_path / "a", objective="imitate")
+    wrong = Density(MixtureDensity(DensityConfig(latent=LATENT)), 1.0)
+    with pytest.raises(ValueError, match="fitted for latent 4, the planner's world has 32"):
+        train_planner(tiny_world, tiny_cache, wrong, TINY.planner_for(tiny_world.spec.model), SETTINGS, tmp_path / "a")
+    episodes = synthetic_episodes(np.random.default_rng(0), lengths=(1,) * 40, steps_per_row=5)
+    empty = LatentCache(np.zeros((40, 32), np.float16), episodes, tiny_cache.world_digest, "synthetic")
+    with pytest.raises(ValueError, match="No planning sample fits"):
+        train_planner(tiny_world, empty, None, TINY.planner_for(tiny_world.spec.model), SETTINGS, tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+    run(tmp_path / "b", stop_after=3)
+    before = (tmp_path / "b" / "checkpoint.pt").read_bytes()
+    with pytest.raises(ValueError, match="another configuration"):
+        run(tmp_path / "b", learning_rate=1.0)
+    checkpoint = torch.load(tmp_path / "b" / "checkpoint.pt", weights_only=True)
+    assert (tmp_path / "b" / "checkpoint.pt").read_bytes() == before
+    checkpoint["state"]["eta"].fill_(float("nan"))
+    torch.save(checkpoint, tmp_path / "b" / "checkpoint.pt")
+    before = (tmp_path / "b" / "checkpoint.pt").read_bytes()
+    with pytest.raises(FloatingPointError, match="step 3"):
+        run(tmp_path / "b")
+    assert (tmp_path / "b" / "checkpoint.pt").read_bytes() == before
+    with pytest.raises(ValueError, match="leplanner train TASK"):
+        lp.load(tmp_path / "b")
+
+
+def test_samples_stay_within_their_episode(tiny_world, tiny_cache):
+    windows, _ = tiny_world.plan_windows(tiny_cache)
+    row = windows.current[:1]
+    for offset, history in ((np.array([99]), np.array([0])), (np.array([1]), windows.history[row] + 1)):
+        with pytest.raises(ValueError, match="leave its episode"):
+            windows.at(row, offset, history)
