@@ -66,8 +66,9 @@ class Learner:
         self.done, self.seconds = 0, 0.0
         self.best: dict[str, Tensor] = {}
         self.best_score = float("inf")
+        fused = device.type in ("cpu", "cuda")  # one pass over all weights; elsewhere not offered
         self.optimizer = torch.optim.AdamW(
-            state.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
+            state.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=fused
         )
         self.schedule = (
             torch.optim.lr_scheduler.ConstantLR(self.optimizer, factor=1.0)

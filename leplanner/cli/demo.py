@@ -11,6 +11,9 @@ from rich.table import Table
 from ..data.cache import build_cache
 from ..data.collect import collect
 from ..data.episodes import open_episodes
+from ..density.train import train_density
+from ..learning import read_metrics
+from ..planner.train import train_planner
 from ..presets.scales import get_scale
 from ..tasks import get_task
 from ..world.probe import probe_world
@@ -20,7 +23,7 @@ from .progress import bar, console
 
 
 def demo(task: str = "tworoom", scale: str = "tiny", out: MaybePath = None) -> None:
-    """Collect, train a world, probe it and cache its latents: a minute at tiny scale, no download.
+    """Collect, train a world, probe it, cache its latents, fit the density, train a planner: a minute at tiny scale.
 
     Example: leplanner demo
 
@@ -66,5 +69,30 @@ def demo(task: str = "tworoom", scale: str = "tiny", out: MaybePath = None) -> N
             progress=update,
         )
     done("cache", f"{cache.latents.shape[0]} latents of {cache.latents.shape[1]}")
+    with bar("density", "steps") as update:
+        density = train_density(
+            world, cache, preset.density, base / "density", on_progress=lambda p: update(p.step, p.steps)
+        )
+    done(
+        "density",
+        f"{preset.density.components} components, 95 % of held-out blocks score below {density.threshold:.2f}",
+    )
+    with bar("train planner", "steps") as update:
+        planner = train_planner(
+            world,
+            cache,
+            density,
+            preset.planner_for(preset.model),
+            preset.planner_train,
+            base / "planner",
+            on_progress=lambda p: update(p.step, p.steps),
+        )
+    metrics = read_metrics(base / "planner")[-1]
+    arrival = ", ".join(f"{distance / metrics['held_out_start']:.0%}" for distance in metrics["held_out_arrival"])
+    done(
+        "train planner",
+        f"{sum(p.numel() for p in planner.model.parameters()) / 1e6:.2f} M parameters, {preset.planner_train.steps} steps; "
+        f"held-out distance to the goal at arrival: {arrival} of the start's for k = 0, 1, ...",
+    )
     console.print(table)
     console.print(f"artifacts: {base}")

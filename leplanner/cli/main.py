@@ -18,7 +18,7 @@ Verbs = Mapping[str, Any]  # a verb's function, or a table of its own
 
 def verbs() -> Verbs:
     """Imported here, not at the top: `leplanner --version` should not wait for torch."""
-    from . import bench, cache, collect, demo, density, doctor, train, world
+    from . import baselines, bench, cache, collect, demo, density, doctor, evaluate, train, world
 
     return {
         "demo": demo.demo,
@@ -28,6 +28,8 @@ def verbs() -> Verbs:
         "cache": cache.cache,
         "density": density.density,
         "train": train.train,
+        "baselines": baselines.baselines,
+        "evaluate": evaluate.evaluate,
         "bench": bench.VERBS,
     }
 

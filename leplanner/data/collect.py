@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
-import multiprocessing
-import os
 import shutil
-import signal
-import threading
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +15,7 @@ import numpy as np
 
 from .. import __version__
 from ..artifacts import atomic_path, provenance, read_json, write_arrays, write_json
+from ..parallel import in_processes
 from ..tasks import Task, get_task
 
 Array = np.ndarray
@@ -64,24 +60,10 @@ def run_episode(task: Task, sim: Any, config: CollectConfig, index: int) -> dict
     return {"pixels": pixels, "state": states, "action": actions.reshape(rows, -1)}
 
 
-def _become_worker() -> None:
-    """An interrupt is the parent's to handle. A killed parent must not leave workers behind: each one waits for
-    its parent's end in a thread."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def wait_and_leave() -> None:
-        parent = multiprocessing.parent_process()
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=wait_and_leave, daemon=True).start()
-
-
 _worker: dict[str, Any] = {}  # a process keeps its simulator between parts
 
 
-def _collect_part(config: CollectConfig, part: int, folder: str) -> int:
+def _collect_part(config: CollectConfig, folder: str, part: int) -> int:
     import torch
 
     from ..tasks.swm_simulator import Visuals, make_simulator
@@ -130,25 +112,9 @@ def collect(
         - sum(min(EPISODES_A_PART, config.episodes - part * EPISODES_A_PART) for part in missing) * rows_an_episode
     )
     progress(done, total)
-    if missing:
-        count = min(workers or os.cpu_count() or 1, len(missing))
-        # spawn, not fork: a forked process shares GL and thread state that neither survives
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(count, mp_context=context, initializer=_become_worker) as pool:
-            pending: set[Future[int]] = {pool.submit(_collect_part, config, part, str(folder)) for part in missing}
-            try:
-                while pending:
-                    finished, pending = wait(pending, return_when=FIRST_COMPLETED)
-                    for future in finished:
-                        done += future.result()
-                    progress(done, total)
-            except BrokenProcessPool as error:
-                raise ValueError(
-                    f"A worker process died, likely for lack of memory ({count} ran at once). What is finished is kept: "
-                    "run the same command with fewer --workers."
-                ) from error
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+    for rows in in_processes(functools.partial(_collect_part, config, str(folder)), missing, workers):
+        done += rows
+        progress(done, total)
     _merge(config, [folder / f"{part:06d}.npz" for part in parts], out)
     shutil.rmtree(folder)
     return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from ..baselines.learned import BaselineTrainConfig
 from ..data.collect import CollectConfig
 from ..density.train import DensityTrainConfig
 from ..planner.model import PlannerConfig
@@ -25,6 +26,7 @@ class Scale:
     density: DensityTrainConfig
     planner: PlannerConfig  # its latent, block and context sizes are the world's
     planner_train: PlannerTrainConfig
+    baselines: BaselineTrainConfig
 
     def planner_for(self, world: LeWMConfig) -> PlannerConfig:
         return replace(self.planner, latent=world.latent, block_dim=world.block_dim, context=world.context)
@@ -40,6 +42,7 @@ def paper(task: str) -> Scale:
         density=DensityTrainConfig(),
         planner=PlannerConfig(),
         planner_train=PlannerTrainConfig(),
+        baselines=BaselineTrainConfig(steps=100_000, batch=1024),
     )
     return _PAPER.get(task, lambda scale: scale)(scale)
 
@@ -70,6 +73,7 @@ def compact(task: str) -> Scale:
         density=DensityTrainConfig(),
         planner=PlannerConfig(width=128, depth=2, heads=4, dropout=0.0),
         planner_train=PlannerTrainConfig(steps=3000, batch=64),
+        baselines=BaselineTrainConfig(),
     )
     return _COMPACT[task](scale)
 
@@ -122,6 +126,7 @@ def tiny(task: str) -> Scale:
         density=DensityTrainConfig(components=4, width=32, steps=100, batch=64, validate_every=50),
         planner=PlannerConfig(width=32, depth=1, heads=2, dropout=0.0),
         planner_train=PlannerTrainConfig(steps=100, batch=32, learning_rate=1e-3, validate_every=50, engine="plain"),
+        baselines=BaselineTrainConfig(steps=50, batch=64, validate_every=25),
     )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.spatial.transform import Rotation
 
-from .spec import Array, Simulator, Task
+from .spec import Array, Simulator, Task, held
 
 SUCCESS_M = 0.04
-BLOCK = slice(14, 17)
+BLOCK, TURN = slice(14, 17), slice(17, 21)  # the cube's position and quaternion (w, x, y, z)
 
 
 def error(state: Array, goal: Array) -> Array:
@@ -18,6 +19,19 @@ def error(state: Array, goal: Array) -> Array:
 
 def success(state: Array, goal: Array) -> Array:
     return error(state, goal) <= SUCCESS_M
+
+
+def turn(state: Array, goal: Array) -> Array:
+    """The smallest angle between two poses of a cube, any of whose 24 rotations looks the same, in radians."""
+    relative = Rotation.from_quat(goal[..., TURN], scalar_first=True).inv() * Rotation.from_quat(
+        state[..., TURN], scalar_first=True
+    )
+    return np.min([(relative * same).magnitude() for same in Rotation.create_group("O")], axis=0)
+
+
+def strict(states: Array, goal: Array) -> bool:
+    """Within 3 cm and 15 degrees for 3 steps."""
+    return held((error(states, goal) < 0.03) & (turn(states, goal) < np.deg2rad(15)), 3)
 
 
 class RestlessOracle:
@@ -73,6 +87,7 @@ TASK = Task(
     error_unit="m",
     error=error,
     success=success,
+    strict=strict,
     probe_names=("block_x", "block_y", "block_z"),
     probe_unit="m",
     probe=lambda state: state[..., BLOCK],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .spec import Array, Simulator, SmoothNoise, Task, wrapped
+from .spec import Array, Simulator, SmoothNoise, Task, held, wrapped
 
 ACTION_PX = 100.0  # a unit action asks for a point this far from the agent
 SUCCESS_PX, SUCCESS_RAD = 20.0, np.pi / 9
@@ -26,6 +26,12 @@ def angle_error(state: Array, goal: Array) -> Array:
 
 def success(state: Array, goal: Array) -> Array:
     return (position_error(state, goal) < SUCCESS_PX) & (angle_error(state, goal) < SUCCESS_RAD)
+
+
+def strict(states: Array, goal: Array) -> bool:
+    """The block alone, within 10 px and 10 degrees, for 3 steps."""
+    near = np.linalg.norm(states[:, 2:4] - goal[2:4], axis=-1) < 10.0
+    return held(near & (angle_error(states, goal) < np.deg2rad(10)), 3)
 
 
 def probe(state: Array) -> Array:
@@ -133,6 +139,7 @@ TASK = Task(
     error_unit="px",
     error=position_error,
     success=success,
+    strict=strict,
     probe_names=("agent_x", "agent_y", "block_x", "block_y", "sin_angle", "cos_angle"),
     probe_unit="px of 512, unitless for sine and cosine",
     probe=probe,

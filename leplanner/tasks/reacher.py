@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from .spec import Array, Simulator, SmoothNoise, Task, wrapped
+from .spec import Array, Simulator, SmoothNoise, Task, held, wrapped
 
 SUCCESS_RAD = 0.05
+LINK_M = 0.12
 WRIST_RAD = 2.6  # just inside the wrist's stops; the shoulder turns freely
 
 
@@ -21,6 +22,17 @@ def error(state: Array, goal: Array) -> Array:
 
 def success(state: Array, goal: Array) -> Array:
     return error(state, goal) < SUCCESS_RAD
+
+
+def fingertip(state: Array) -> Array:
+    """Where the finger's centre is, in metres: two links of 12 cm."""
+    shoulder, both = state[..., 0], state[..., 0] + state[..., 1]
+    return LINK_M * np.stack([np.cos(shoulder) + np.cos(both), np.sin(shoulder) + np.sin(both)], axis=-1)
+
+
+def strict(states: Array, goal: Array) -> bool:
+    """The fingertip within 1 cm for 2 steps."""
+    return held(np.linalg.norm(fingertip(states) - fingertip(goal), axis=-1) < 0.01, 2)
 
 
 def probe(state: Array) -> Array:
@@ -76,6 +88,7 @@ TASK = Task(
     error_unit="rad",
     error=error,
     success=success,
+    strict=strict,
     probe_names=("sin_shoulder", "sin_wrist", "cos_shoulder", "cos_wrist"),
     probe_unit="unitless",
     probe=probe,

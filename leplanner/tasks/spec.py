@@ -53,12 +53,18 @@ class Task:
     error_unit: str
     error: Callable[[Array, Array], Array]  # (..., S), (..., S) -> (...,) in `error_unit`
     success: Callable[[Array, Array], Array]  # (..., S), (..., S) -> (...,) bool
+    strict: Callable[[Array, Array], bool]  # (T, S) visited states, (S,) goal: a stricter verdict on the whole trial
     probe_names: tuple[str, ...]
     probe_unit: str
     probe: Callable[[Array], Array]  # (..., S) -> (..., len(probe_names)); what a frame shows of the state
     behaviour: Callable[[Simulator, np.random.Generator], Behaviour]
     action_low: float = -1.0
     action_high: float = 1.0
+
+
+def held(verdicts: Array, steps: int) -> bool:
+    """Whether any `steps` neighbouring verdicts are all true."""
+    return any(verdicts[i : i + steps].all() for i in range(len(verdicts) - steps + 1))
 
 
 def wrapped(angle: Array) -> Array:

@@ -10,7 +10,8 @@ WALL_X, DOOR_Y = 112.0, 49.0
 SPEED_PX = 5.0  # how far a unit action moves the dot
 FREE_PX = (22.0, 202.0)  # where the dot's centre can be, walls and radius taken off
 WALL_HALF_PX = 13.0
-SUCCESS_PX = 16.0
+DOOR_HALF_PX = 14.0
+SUCCESS_PX, STRICT_PX = 16.0, 8.0
 
 
 def error(state: Array, goal: Array) -> Array:
@@ -19,6 +20,16 @@ def error(state: Array, goal: Array) -> Array:
 
 def success(state: Array, goal: Array) -> Array:
     return error(state, goal) < SUCCESS_PX
+
+
+def strict(states: Array, goal: Array) -> bool:
+    """Within 8 px, and never through the wall: swm checks where a step ends, not what it crosses."""
+    before, after = states[:-1], states[1:]
+    crosses = (before[:, 0] - WALL_X) * (after[:, 0] - WALL_X) < 0
+    share = (WALL_X - before[crosses, 0]) / (after[crosses, 0] - before[crosses, 0])
+    height = before[crosses, 1] + share * (after[crosses, 1] - before[crosses, 1])
+    through_the_door = bool((np.abs(height - DOOR_Y) <= DOOR_HALF_PX).all())
+    return through_the_door and bool((error(states, goal) < STRICT_PX).any())
 
 
 def free_position(rng: np.random.Generator) -> Array:
@@ -75,6 +86,7 @@ TASK = Task(
     error_unit="px",
     error=error,
     success=success,
+    strict=strict,
     probe_names=("agent_x", "agent_y"),
     probe_unit="px of 224",
     probe=lambda state: state[..., :2],

@@ -1,0 +1,1 @@
+"""What LePlanner is compared with: floors, a ceiling, search, and learned policies."""

@@ -1,0 +1,49 @@
+"""GC-IDM: a goal-conditioned inverse dynamics model, (z_t, z_goal, steps remaining) -> the next action.
+
+It replans every environment step and is given the deadline, as its paper does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+
+class GCIDM(nn.Module):
+    name, stride_blocks = "gcidm", 0.0  # decides every environment step
+
+    def __init__(self, latent: int, block_dim: int, block: int, config: GCIDMConfig):
+        super().__init__()
+        self.config, self.block, self.action_dim = config, block, block_dim // block
+        sizes = (2 * latent, config.width, config.width)
+        self.layers = nn.ModuleList([nn.Linear(size, config.width) for size in sizes])
+        self.norms = nn.ModuleList([nn.LayerNorm(config.width) for _ in sizes])
+        # the horizon scales and shifts every layer
+        self.horizon = nn.Sequential(nn.Linear(1, config.width), nn.GELU(), nn.Linear(config.width, 6 * config.width))
+        self.out = nn.Linear(config.width, self.action_dim)
+
+    def forward(self, latent: Tensor, goal: Tensor, remaining: Tensor) -> Tensor:
+        """(B, D), (B, D), (B,) environment steps -> the next standardised action (B, d_a)."""
+        share = remaining.unsqueeze(-1) / (self.config.max_offset * self.block)
+        modulation = self.horizon(share).chunk(6, dim=-1)
+        x = torch.cat([latent, goal], dim=-1)
+        for i, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
+            scale, shift = modulation[2 * i : 2 * i + 2]
+            x = nn.functional.gelu(norm(layer(x)) * (1 + scale) + shift)
+        return self.out(x)
+
+    def losses(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        predicted = self(batch["latent"], batch["goal"], batch["offset"] * self.block)
+        return {"loss": (predicted - batch["block"][:, : self.action_dim]).square().mean()}
+
+    def blocks(self, latent: Tensor, goal: Tensor, remaining: Tensor) -> Tensor:
+        return self(latent, goal, remaining.clamp(1, self.config.max_offset * self.block))
+
+
+@dataclass(frozen=True)
+class GCIDMConfig:
+    width: int = 512
+    max_offset: int = 10  # 50 environment steps, the whole budget
+    random_goals: float = 0.0

@@ -1,0 +1,236 @@
+"""`leplanner evaluate`: every method over the same frozen trials, one table."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from rich.table import Table
+from tyro.conf import arg
+
+from ..artifacts import write_json
+from ..data.episodes import open_episodes
+from ..evaluation.manifest import Manifest, draw_manifest, load_manifest, save_manifest
+from ..evaluation.runner import EvaluationConfig, TrialRow
+from ..evaluation.runner import evaluate as run_evaluation
+from ..evaluation.statistics import Rate
+from ..evaluation.summary import MethodSummary, summarise
+from ..planner.planner import load_bundle
+from ..tasks import get_task
+from .options import Json, MaybeInt, MaybePath, TaskName
+from .progress import bar, console, errors
+
+Comma = Annotated[str, arg(metavar="A,B")]
+
+
+def evaluate(
+    task: TaskName,
+    bundle: MaybePath = None,
+    methods: Comma = "leplanner,random,nothing,replay",
+    protocol: str = "nontrivial",
+    offset: int = 25,
+    budget: int = 50,
+    replan: Comma = "1,5",
+    trials: int = 200,
+    seed: int = 42,
+    draws: Annotated[str | None, arg(metavar="43..53")] = None,
+    data: MaybePath = None,
+    baselines: MaybePath = None,
+    out: MaybePath = None,
+    reference: str = "leplanner",
+    history: str = "padded",
+    samples: int = 300,
+    rounds: int = 30,
+    workers: MaybeInt = None,
+    json_output: Json = False,
+) -> int:
+    """Run methods over the same trials: success with Wilson intervals, paired differences, cost.
+
+    Trials are drawn once from the dataset and frozen in OUT/manifest.json; rows are appended to OUT/rows.jsonl as they
+    finish; killed and started again it continues. Exits with 1 if a trial raised.
+
+    Methods: leplanner; cem, icem, mppi, gradient (search in the same world); gcidm, gcbc, gcivl, gciql (trained by
+    `leplanner baselines`); random, nothing (floors); replay (the data's own actions, a ceiling).
+
+    Example: leplanner evaluate tworoom --methods leplanner,cem,random,nothing,replay --trials 50
+
+    Args:
+        task: tworoom, pusht, reacher or cube.
+        bundle: bundle folder (default: runs/TASK/planner).
+        methods: names, separated by commas.
+        protocol: nontrivial (held-out, without pairs that are solved at once or by doing nothing), heldout, or official.
+        offset: environment actions from start to goal in the data.
+        budget: environment actions a trial may take.
+        replan: blocks executed before planning again; several separated by commas.
+        trials: how many.
+        seed: of the trials, and of methods that sample.
+        draws: seeds FIRST..LAST: the same controller over several draws of trials; every draw is reported.
+        data: dataset to draw trials from (default: runs/TASK/data.h5); not needed once the manifest exists.
+        baselines: folder of trained baselines (default: runs/TASK/baselines).
+        out: folder for manifest, rows and summary (default: runs/TASK/evaluation/PROTOCOL-OFFSET-SEED).
+        reference: the method that others are compared with.
+        history: padded (the first frame repeated), or real (from before the start, where the data has it).
+        samples: candidates a round, of the searches.
+        rounds: of the searches.
+        workers: processes (default: one a core); each holds one environment.
+        json_output: print JSON instead of tables.
+    """
+    spec = get_task(task)
+    base = Path("runs") / task
+    if history not in ("padded", "real"):
+        raise ValueError(f"--history must be padded or real; got {history!r}.")
+    config = EvaluationConfig(
+        methods=tuple(methods.split(",")),
+        replan=_integers(replan, "--replan"),
+        seed=seed,
+        real_history=history == "real",
+        samples=samples,
+        rounds=rounds,
+        trials=trials,
+    )
+    bundle = bundle or base / "planner"
+    trained = baselines or base / "baselines"
+    seeds = _draws(draws) if draws else [seed]
+    reports = {}
+    broken = 0
+    for drawn in seeds:
+        folder = out or base / "evaluation" / f"{protocol}-{offset}-{drawn}"
+        folder = folder / f"draw-{drawn}" if out and draws else folder
+        manifest = _manifest(folder, task, data or base / "data.h5", bundle, trials, drawn, protocol, offset, budget)
+        with bar(f"evaluate {task}" + (f" draw {drawn}" if draws else ""), "trials") as update:
+            solved: dict[str, list[bool]] = defaultdict(list)
+
+            def show(row: TrialRow, done: int, total: int, solved=solved, update=update) -> None:
+                if row.error is None:
+                    solved[f"{row.method} m={row.replan}"].append(bool(row.success_any))
+                running = "  ".join(f"{name} {np.mean(won):.0%}" for name, won in solved.items())
+                update(done, total, running)
+
+            rows = run_evaluation(
+                bundle,
+                folder / "manifest.json",
+                dataclasses.replace(config, seed=drawn),
+                folder / "rows.jsonl",
+                trained if trained.exists() else None,
+                workers,
+                show,
+            )
+        failed = [row for row in rows if row.error is not None]
+        for row in failed[:5]:
+            errors.print(f"trial {row.trial} of {row.method} raised: {row.error}", style="red", markup=False)
+        broken += len(failed)
+        summaries = summarise(rows, reference)
+        reports[drawn] = {
+            "manifest": manifest.digest,
+            "task": task,
+            "errors": len(failed),
+            "methods": [_plain(summary) for summary in summaries],
+        }
+        write_json(folder / "summary.json", reports[drawn])
+        if not json_output:
+            console.print(_table(summaries, manifest, spec.error_unit))
+            console.print(f"{folder}  manifest {manifest.digest[:12]}")
+    if json_output:
+        print(json.dumps(reports if draws else reports[seeds[0]]))
+    elif draws:
+        console.print(_sweep(reports))
+    if broken:
+        errors.print(
+            f"{broken} trials raised and are not counted; run the same command to try them again.", style="red"
+        )
+    return 1 if broken else 0
+
+
+def _manifest(
+    folder: Path, task: str, data: Path, bundle: Path, trials: int, seed: int, protocol: str, offset: int, budget: int
+) -> Manifest:
+    path = folder / "manifest.json"
+    if path.exists():
+        manifest = load_manifest(path)
+        found = (manifest.task, manifest.protocol, manifest.offset, manifest.budget, manifest.seed)
+        if found != (task, protocol, offset, budget, seed) or len(manifest.trials) < trials:
+            raise ValueError(
+                f"{path} holds {len(manifest.trials)} trials of {found}; {trials} of {(task, protocol, offset, budget, seed)} "
+                "were asked for. Choose another --out."
+            )
+        return manifest
+    from ..tasks.swm_simulator import make_simulator
+
+    spec, world = get_task(task), load_bundle(bundle).world.spec
+    episodes = open_episodes(data, spec, in_memory=False)
+    manifest = draw_manifest(
+        spec,
+        episodes,
+        trials,
+        seed,
+        protocol,
+        offset,
+        budget,
+        world.block,
+        world.model.context,
+        simulator=lambda: make_simulator(spec),
+    )
+    save_manifest(manifest, path)
+    return manifest
+
+
+def _integers(text: str, option: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise ValueError(f"{option} takes integers separated by commas; got {text!r}.") from None
+
+
+def _draws(text: str) -> list[int]:
+    try:
+        first, last = (int(part) for part in text.split(".."))
+    except ValueError:
+        raise ValueError(f"--draws takes FIRST..LAST, such as 43..53; got {text!r}.") from None
+    return list(range(first, last + 1))
+
+
+def _plain(summary: MethodSummary) -> dict:
+    value = dataclasses.asdict(summary)
+    for name in ("any_time", "final", "held", "strict"):
+        value[name]["value"] = getattr(summary, name).value
+    return value
+
+
+def _table(summaries: list[MethodSummary], manifest: Manifest, unit: str) -> Table:
+    table = Table(
+        title=f"{manifest.task}, {manifest.protocol}, goals {manifest.offset} actions ahead, budget {manifest.budget}; "
+        "success in % with 95 % intervals"
+    )
+    left = ("method", "m", "any time", "final", "held 5", "strict", "difference (p)")
+    for title in (*left, "rows a plan", "plan ms", "encode ms", f"error ({unit})"):
+        table.add_column(title, justify="left" if title in ("method", "m") else "right")
+    for s in summaries:
+        rates = [_show(rate) for rate in (s.any_time, s.final, s.held, s.strict)]
+        d = s.difference
+        paired = f"{100 * d.difference:+.1f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}] ({d.p_value:.2g})" if d else ""
+        cost = [f"{s.rows_a_plan:.0f}", f"{s.plan_ms:.1f}", f"{s.encode_ms:.1f}", f"{s.final_error:.3g}"]
+        table.add_row(f"{s.method} ({s.any_time.trials})", str(s.replan), *rates, paired.replace("[", r"\["), *cost)
+    return table
+
+
+def _show(rate: Rate) -> str:
+    return f"{100 * rate.value:.1f} ({100 * rate.low:.0f}-{100 * rate.high:.0f})"
+
+
+def _sweep(reports: dict[int, dict]) -> Table:
+    """Every draw, its mean and its range; never the best alone."""
+    rates: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for report in reports.values():
+        for method in report["methods"]:
+            rates[method["method"], method["replan"]].append(100 * method["any_time"]["value"])
+    table = Table(title="any-time success by draw, %")
+    for title in ("method", "m", *map(str, reports), "mean", "range"):
+        table.add_column(title, justify="left" if title in ("method", "m") else "right")
+    for (method, m), values in rates.items():
+        shown = [f"{value:.0f}" for value in values]
+        table.add_row(method, str(m), *shown, f"{np.mean(values):.1f}", f"{min(values):.0f}-{max(values):.0f}")
+    return table

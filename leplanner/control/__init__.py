@@ -1,0 +1,1 @@
+"""Plans executed step by step: history, goals, replanning."""

@@ -1,0 +1,189 @@
+"""Receding-horizon control: keeps the history, asks for a decision when one is due, hands out one action a step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..data.episodes import Episodes, read_frames
+from ..planner.problem import PlanProblem
+from ..world.world import World
+from .policy import Policy, Request
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class DatasetRow:
+    """A goal that is a frame of a dataset."""
+
+    episodes: Episodes
+    row: int
+
+
+Goal = Array | Tensor | DatasetRow  # uint8 image(s), latent(s), or a dataset's row
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What one decision cost."""
+
+    encode_ms: float  # frames encoded since the last decision
+    plan_ms: float
+    rows: int  # predictor transitions
+
+
+class Controller:
+    """Drives one robot, or many in step: everything here has a batch of one or more."""
+
+    def __init__(self, policy: Policy, world: World, execute: int = 1, budget: int | None = None, seed: int = 0):
+        """Replan after `execute` blocks. `budget`: the deadline in actions, for policies that want to know it."""
+        if execute < 1:
+            raise ValueError(f"execute must be at least one block; got {execute}.")
+        self.policy, self.world, self.execute, self.budget, self.seed = policy, world, execute, budget, seed
+        self.block = world.spec.block
+        self.goal: Tensor | None = None
+
+    def reset(
+        self,
+        goal: Goal,
+        history: tuple[Array, Array] | None = None,
+        seeds: Sequence[int] | None = None,
+    ) -> None:
+        """Start towards a goal. Before N frames exist, the first one is repeated with raw zero actions, unless `history`
+        gives real ones: frames (n, S, S, 3) a block apart, oldest first, and the raw actions after each (n, f, d_a)."""
+        wanted = self._goal_latent(goal)
+        self.goal, self.batch = wanted, len(wanted)
+        self.single = isinstance(goal, DatasetRow) or goal.ndim in (1, 3)  # one image or one latent
+        self.seeds = tuple(seeds) if seeds is not None else tuple(self.seed + row for row in range(self.batch))
+        if len(self.seeds) != self.batch:
+            raise ValueError(f"One seed a row is needed: {self.batch} goals, {len(self.seeds)} seeds.")
+        self.step = self.decided = 0
+        self.queue: list[Array] = []  # actions (B, d_a) still to execute
+        self.latents: dict[int, Tensor] = {}  # by block number; the start is 0, real history lies before
+        self.executed: list[Array] = []  # actions (B, d_a)
+        self.past: dict[int, Tensor] = {}  # standardised block (B, A) leaving a frame, by block number
+        self.decisions: list[Decision] = []
+        self._encode_ms = 0.0
+        if history is not None:
+            frames, actions = history
+            for i in range(len(frames)):
+                number = i - len(frames)
+                self.latents[number] = self._encode(np.asarray(frames[i])[None]).expand(self.batch, -1)
+                block = self.world.spec.action_scale.standardise(np.asarray(actions[i])).reshape(1, -1)
+                self.past[number] = torch.from_numpy(block).to(self.world.device).expand(self.batch, -1)
+            self._encode_ms = 0.0  # not a cost of acting
+
+    @property
+    def needs_frame(self) -> bool:
+        """Whether `act` will look at a frame now: when a decision is due, or needs this one as context later."""
+        if self.policy.frames == 0:
+            return False
+        if self._decision_due():
+            return True
+        if self.policy.stride is not None or self.step % self.block:
+            return False
+        until_next = len(self.queue) // self.block
+        return until_next < self.policy.frames
+
+    def act(self, frame: Array | None = None) -> Array:
+        """uint8 (S, S, 3) in, raw action (d_a,) out; with a batch of goals (B, S, S, 3) in, (B, d_a) out. A frame may be left out when
+        `needs_frame` is false: rendering or reading a camera can be saved."""
+        if self.goal is None:
+            raise ValueError("act() before a goal is known: call reset(goal) first.")
+        if self.needs_frame:
+            if frame is None:
+                raise ValueError("A frame is needed for this step (controller.needs_frame); pass one to act().")
+            self.latents[self.step // self.block] = self._encode(self._batched(frame))
+        if self._decision_due():
+            self._decide()
+        action = self.queue.pop(0)
+        self._record(action)
+        self.step += 1
+        return action[0] if self.single else action
+
+    def _decision_due(self) -> bool:
+        return not self.queue
+
+    def _decide(self) -> None:
+        assert self.goal is not None
+        remaining = self.budget - self.step if self.budget is not None else 0
+        draws = np.random.SeedSequence([self.decided]).generate_state(1)[0]
+        seeds = tuple(int(np.random.SeedSequence([seed, int(draws)]).generate_state(1)[0]) for seed in self.seeds)
+        rows, began = self.policy.rows, time.perf_counter()
+        actions = self.policy.decide(Request(self._problem(), remaining, seeds))
+        plan_ms = 1e3 * (time.perf_counter() - began)
+        keep = self.policy.stride or self.execute * self.block
+        if actions.shape[:2] != (self.batch, max(keep, actions.shape[1])) or not np.isfinite(actions).all():
+            raise ValueError(
+                f"{self.policy.name} returned actions of shape {actions.shape}, finite: {bool(np.isfinite(actions).all())}; "
+                f"{self.batch} rows of at least {keep} finite actions are needed. Execute fewer blocks, or plan farther."
+            )
+        self.queue = [actions[:, i] for i in range(keep)]
+        self.decisions.append(Decision(self._encode_ms, plan_ms, (self.policy.rows - rows) // self.batch))
+        self._encode_ms, self.decided = 0.0, self.decided + 1
+
+    def _problem(self) -> PlanProblem:
+        """The context of the current block: real as far as it is known, padded before."""
+        assert self.goal is not None
+        n = self.world.spec.model.context
+        if not self.latents:  # nothing was looked at
+            empty = self.goal.new_zeros(self.batch, n, self.goal.shape[1])
+            return PlanProblem(empty, self._zero_block().expand(self.batch, n - 1, -1), self.goal)
+        now = self.step // self.block
+        first = min(self.latents)
+        frames, blocks = [], []
+        for number in range(now - n + 1, now + 1):
+            frames.append(self._latest(number) if number >= first else self.latents[first])
+            if number < now:
+                blocks.append(self.past[number] if number >= first else self._zero_block().expand(self.batch, -1))
+        return PlanProblem(torch.stack(frames, dim=1), torch.stack(blocks, dim=1), self.goal)
+
+    def _latest(self, number: int) -> Tensor:
+        """The frame of that block; a policy that looks rarely gets the last one before it."""
+        return self.latents[max(known for known in self.latents if known <= number)]
+
+    def _zero_block(self) -> Tensor:
+        zero = self.world.spec.action_scale.zero_block(self.block)
+        return torch.from_numpy(zero).to(self.world.device).unsqueeze(0)
+
+    def _record(self, action: Array) -> None:
+        self.executed.append(action)
+        if len(self.executed) == self.block:
+            block = self.world.spec.action_scale.standardise(np.stack(self.executed, axis=1))
+            self.past[self.step // self.block] = torch.from_numpy(block.reshape(self.batch, -1)).to(self.world.device)
+            self.executed = []
+
+    def _encode(self, frames: Array) -> Tensor:
+        began = time.perf_counter()
+        latents = self.world.encode(frames)
+        if not latents.isfinite().all():
+            raise ValueError("The world encodes this frame to NaN or infinity; check the camera and the weights.")
+        self._encode_ms += 1e3 * (time.perf_counter() - began)
+        return latents
+
+    def _batched(self, frame: Array) -> Array:
+        frames = np.asarray(frame)[None] if self.single else np.asarray(frame)
+        if len(frames) != self.batch:
+            raise ValueError(f"{self.batch} goals were given to reset(), {len(frames)} frames to act(): give one each.")
+        return frames
+
+    def _goal_latent(self, goal: Goal) -> Tensor:
+        if isinstance(goal, DatasetRow):
+            return self.world.encode(read_frames(goal.episodes, np.array([goal.row])))
+        if isinstance(goal, torch.Tensor):
+            latents = goal.to(self.world.device).float()
+            latents = latents.unsqueeze(0) if latents.ndim == 1 else latents
+            size = self.world.spec.model.latent
+            if latents.ndim != 2 or latents.shape[1] != size or not latents.isfinite().all():
+                raise ValueError(
+                    f"A goal latent must be finite of shape ({size},) or (B, {size}); got {tuple(goal.shape)}."
+                )
+            return latents
+        images = np.asarray(goal)
+        return self.world.encode(images[None] if images.ndim == 3 else images)

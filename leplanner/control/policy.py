@@ -1,0 +1,82 @@
+"""The one protocol between a controller and whatever decides: planners, search, learned policies, floors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..planner.actions import ActionBox
+from ..planner.planner import Planner
+from ..planner.problem import LatentDynamics, PlanProblem
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is known when a decision is due."""
+
+    problem: PlanProblem
+    remaining: int  # environment actions until the deadline, this one included; few policies may use it
+    seeds: tuple[int, ...]  # one a row: whatever a policy draws, it draws from these
+
+
+class Policy(Protocol):
+    """Decides for a batch. Rows must not influence each other."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def frames(self) -> int: ...  # how many context frames it looks at; 0: it never needs a picture
+    @property
+    def stride(
+        self,
+    ) -> int | None: ...  # environment actions between decisions; None: the controller's choice of blocks
+    @property
+    def rows(self) -> int: ...  # predictor transitions imagined so far
+
+    def decide(self, request: Request) -> Array:
+        """Raw environment actions (B, T, d_a), T at least as many as will be executed."""
+        ...
+
+
+class RowCounter:
+    """Counts predicted transitions, one for each row of a batch and block: the cost of a plan, wherever it is made."""
+
+    def __init__(self, dynamics: LatentDynamics):
+        self.dynamics, self.rows = dynamics, 0
+
+    def rollout(self, context: Tensor, past_blocks: Tensor, plan: Tensor) -> Tensor:
+        self.rows += plan.shape[0] * plan.shape[1]
+        return self.dynamics.rollout(context, past_blocks, plan)
+
+
+class PlannerPolicy:
+    """Ours."""
+
+    name, stride = "leplanner", None
+
+    def __init__(self, planner: Planner):
+        self.counter = RowCounter(planner.dynamics)
+        self.planner = Planner(self.counter, planner.model)
+        self.frames = planner.model.config.context
+
+    @property
+    def rows(self) -> int:
+        return self.counter.rows
+
+    def decide(self, request: Request) -> Array:
+        return raw_actions(self.planner.plan(request.problem).blocks, self.planner.model.box)
+
+
+def raw_actions(blocks: Tensor, box: ActionBox) -> Array:
+    """Standardised blocks (B, H, A) -> raw actions (B, H * f, d_a) inside the environment's box."""
+    return box.raw(blocks.detach().float().cpu()).flatten(1, 2).numpy()
+
+
+def generators(request: Request) -> list[torch.Generator]:
+    return [torch.Generator().manual_seed(seed) for seed in request.seeds]

@@ -1,0 +1,134 @@
+"""A drop-in for the solver of stable-worldmodel's `WorldModelPolicy`: the same protocol, our planner behind it.
+
+    policy = WorldModelPolicy(solver=lp.Solver(planner), config=PlanConfig(horizon=5, receding_horizon=1, action_block=5))
+
+Nothing of stable-worldmodel is imported here: its protocol is a handful of methods and a dictionary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..planner.planner import TaskPlanner
+from ..planner.problem import Plan, PlanProblem
+
+
+@dataclass
+class _Memory:
+    """What one environment has shown and done since its reset."""
+
+    step: int = -1
+    latents: list[Tensor] = field(default_factory=list)  # (D,) a block apart, the last one current
+    blocks: list[Tensor] = field(default_factory=list)  # (A,) between them
+    planned: Plan | None = None  # of which the first `receding_horizon` blocks were executed
+    row: int = 0  # its row in that plan
+
+
+class Solver:
+    """Frames in, standardised action blocks out. Keeps each environment's history itself: release 0.1.1 accepts
+    `history_len` and ignores it. Between two plans further apart than one block no frame is shown to a solver; what was
+    imagined stands in for it."""
+
+    def __init__(self, planner: TaskPlanner):
+        self.planner = planner
+        self.memories: dict[int, _Memory] = {}
+
+    def configure(self, *, action_space: Any, n_envs: int, config: Any) -> None:
+        model, spec = self.planner.model.config, self.planner.world.spec
+        wanted = {"horizon": model.horizon, "action_block": spec.block}
+        found = {name: getattr(config, name) for name in wanted}
+        if found != wanted:
+            raise ValueError(f"This planner was trained for {wanted}, but the PlanConfig says {found}. Use its values.")
+        size = int(np.prod(action_space.shape[1:]))
+        if size != spec.action_dim:
+            raise ValueError(
+                f"The environment has {size} action dimensions, the planner's task {spec.task} {spec.action_dim}."
+            )
+        self._n_envs, self._config = n_envs, config
+        self.memories = {}
+
+    @property
+    def action_dim(self) -> int:
+        return self.planner.model.config.block_dim
+
+    @property
+    def n_envs(self) -> int:
+        return self._n_envs
+
+    @property
+    def horizon(self) -> int:
+        return self.planner.model.config.horizon
+
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        return self.solve(*args, **kwargs)
+
+    def solve(self, info_dict: dict[str, Any], init_action: Tensor | None = None) -> dict[str, Any]:
+        """`pixels` and `goal` of the environments that need a plan; `id` and `step_idx` say whose they are. A warm start
+        is accepted and not needed."""
+        missing = [name for name in ("pixels", "goal") if name not in info_dict]
+        if missing:
+            raise ValueError(
+                f"The solver needs 'pixels' and 'goal' images; {', '.join(missing)} not in {sorted(info_dict)}."
+            )
+        now = self._encode(info_dict["pixels"])
+        goal = self._encode(info_dict["goal"])
+        memories = [self._memory(info_dict, row) for row in range(len(now))]
+        for row, memory in enumerate(memories):
+            self._look(memory, now[row])
+        context, past = zip(*(self._context(memory) for memory in memories), strict=True)
+        plan = self.planner.plan(PlanProblem(torch.stack(context), torch.stack(past), goal))
+        for row, memory in enumerate(memories):
+            memory.planned, memory.row = plan, row
+        return {"actions": plan.blocks.cpu(), "costs": plan.distances[:, -1].cpu().tolist()}
+
+    def _memory(self, info: dict[str, Any], row: int) -> _Memory:
+        """Of this environment and episode. Without `id` and `step_idx` nothing can be remembered."""
+        if "id" not in info or "step_idx" not in info:
+            return _Memory()
+        name, step = (int(np.asarray(info[key][row]).reshape(-1)[-1]) for key in ("id", "step_idx"))
+        memory = self.memories.get(name)
+        if memory is None or step <= memory.step:  # a new episode
+            memory = self.memories[name] = _Memory()
+            for old in list(self.memories)[: -4 * max(1, self._n_envs)]:  # episodes that are long over
+                del self.memories[old]
+        memory.step = step
+        return memory
+
+    def _look(self, memory: _Memory, latent: Tensor) -> None:
+        if memory.planned is not None:
+            executed = self._config.receding_horizon
+            imagined, blocks = memory.planned.latents[memory.row], memory.planned.blocks[memory.row]
+            memory.latents += list(imagined[: executed - 1])
+            memory.blocks += list(blocks[:executed])
+        memory.latents.append(latent)
+        keep = self.planner.model.config.context
+        memory.latents, memory.blocks = memory.latents[-keep:], memory.blocks[-(keep - 1) :]
+
+    def _context(self, memory: _Memory) -> tuple[Tensor, Tensor]:
+        """(N, D), (N-1, A): padded at an episode's start as in training."""
+        missing = self.planner.model.config.context - len(memory.latents)
+        spec = self.planner.world.spec
+        zero = torch.from_numpy(spec.action_scale.zero_block(spec.block)).to(memory.latents[0])
+        latents = [memory.latents[0]] * missing + memory.latents
+        return torch.stack(latents), torch.stack([zero] * missing + memory.blocks)
+
+    def _encode(self, frames: Any) -> Tensor:
+        """uint8 frames (B, [T,] S, S, 3) as the environment shows them, or floats (B, [T,] 3, S, S) already normalised
+        as stable-worldmodel's transforms do; of several, the last."""
+        frames = torch.as_tensor(np.asarray(frames)) if not isinstance(frames, Tensor) else frames
+        frames = frames[:, -1] if frames.ndim == 5 else frames
+        world, size = self.planner.world, self.planner.world.spec.frame_size
+        if frames.dtype == torch.uint8:
+            return world.encode(frames)
+        if not frames.is_floating_point() or tuple(frames.shape[1:]) != (3, size, size):
+            raise ValueError(
+                f"Frames must be uint8 (B, {size}, {size}, 3), or floats (B, 3, {size}, {size}) normalised with the world's mean "
+                f"and deviation; got {frames.dtype} of shape {tuple(frames.shape)}."
+            )
+        with torch.no_grad():
+            return world.model.encode(frames.to(world.device).float())

@@ -1,0 +1,1 @@
+"""Trials, the runner that every method goes through, and paired statistics."""

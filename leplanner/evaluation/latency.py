@@ -1,0 +1,55 @@
+"""What a decision costs in time: median and 95th percentile, warm, in this process, encoding and planning apart."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from ..control.policy import Policy, Request
+from ..planner.problem import PlanProblem
+from ..world.world import World
+
+
+@dataclass(frozen=True)
+class Latency:
+    method: str
+    batch: int
+    plan_ms: float  # median of one decision for the whole batch
+    plan_ms_p95: float
+    rows: int  # predictor transitions a problem
+    encode_ms: float  # of the frames that one decision needs: one a problem
+    encode_ms_p95: float
+
+
+def measure_latency(policy: Policy, world: World, problem: PlanProblem, repeats: int = 20) -> Latency:
+    """Every method of a table is measured by this function, in one process, on the same problems."""
+    batch = len(problem.goal)
+    request = Request(problem, remaining=50, seeds=tuple(range(batch)))
+    size = world.spec.frame_size
+    frames = np.zeros((batch, size, size, 3), np.uint8)
+    before = policy.rows
+    policy.decide(request)
+    rows = (policy.rows - before) // batch
+    plan = _times(lambda: policy.decide(request), repeats, world.device)
+    encode = _times(lambda: world.encode(frames), repeats, world.device) if policy.frames else np.zeros(1)
+    return Latency(policy.name, batch, *_median_and_p95(plan), rows, *_median_and_p95(encode))
+
+
+def _times(run: Callable[[], object], repeats: int, device: torch.device) -> np.ndarray:
+    run()
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        run()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        times.append(1e3 * (time.perf_counter() - began))
+    return np.array(times)
+
+
+def _median_and_p95(times: np.ndarray) -> tuple[float, float]:
+    return float(np.median(times)), float(np.quantile(times, 0.95))

@@ -1,0 +1,56 @@
+"""Method names to policies: everything in a comparison is made here, over one world, with one context."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from ..baselines.learned import LEARNED, load_baseline
+from ..baselines.simple import DoNothing, RandomPolicy, Replay
+from ..control.policy import PlannerPolicy, Policy
+from ..planner.actions import ActionBox
+from ..planner.planner import TaskPlanner
+from .manifest import Trial
+
+METHODS = ("leplanner", "cem", "icem", "mppi", "gradient", *LEARNED, "random", "nothing", "replay")
+PolicyFor = Callable[[Trial], Policy]
+
+
+def check_methods(names: tuple[str, ...]) -> None:
+    unknown = [name for name in names if name not in METHODS]
+    if unknown or not names:
+        raise ValueError(f"Unknown method {', '.join(unknown) or '(none given)'}; known: {', '.join(METHODS)}.")
+
+
+def make_method(
+    name: str, planner: TaskPlanner, baselines: Path | None, budget: int, samples: int = 300, rounds: int = 30
+) -> PolicyFor:
+    """A policy for each trial; only `replay` differs from one to the next."""
+    check_methods((name,))
+    box = ActionBox.of(planner.world.spec)
+    if name == "replay":
+        return lambda trial: Replay(np.array(trial.actions), budget)
+    policy = _make_policy(name, planner, box, baselines, samples, rounds)
+    return lambda trial: policy
+
+
+def _make_policy(
+    name: str, planner: TaskPlanner, box: ActionBox, baselines: Path | None, samples: int, rounds: int
+) -> Policy:
+    if name == "leplanner":
+        return PlannerPolicy(planner)
+    if name == "random":
+        return RandomPolicy(box)
+    if name == "nothing":
+        return DoNothing(box)
+    if name in LEARNED:
+        if baselines is None:
+            raise ValueError(f"{name} needs trained baselines: leplanner baselines TASK, then --baselines DIR.")
+        return load_baseline(baselines / name, planner.world)
+    from ..baselines.swm_search import SearchBudget, SearchPolicy
+
+    config = planner.model.config
+    search = SearchBudget(samples=samples, rounds=rounds, elites=max(1, samples // 10), horizon=config.horizon)
+    return SearchPolicy(name, planner.world, box, config.context, search)

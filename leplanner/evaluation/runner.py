@@ -1,0 +1,272 @@
+"""Runs every method over the same frozen trials: in processes, one live environment each, rows kept as they finish."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import __version__
+from ..artifacts import atomic_path
+from ..control.controller import Controller
+from ..control.policy import Policy
+from ..parallel import in_processes
+from ..planner.planner import TaskPlanner, load_bundle
+from ..tasks import Task, get_task
+from ..tasks.spec import Simulator
+from .manifest import Manifest, Trial, load_manifest
+from .methods import PolicyFor, check_methods, make_method
+from .metrics import judge
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """All that decides a row, besides the manifest and the weights."""
+
+    methods: tuple[str, ...] = ("leplanner", "random", "nothing", "replay")
+    replan: tuple[int, ...] = (1, 5)  # m: blocks executed before planning again
+    seed: int = 42
+    real_history: bool = False  # contexts from before the start, instead of the first frame repeated; the same for all
+    samples: int = 300  # of the searches, a round
+    rounds: int = 30
+    trials: int | None = None  # only the first so many of the manifest
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"history": "real" if self.real_history else "padded", "search": f"{self.samples} x {self.rounds}"}
+
+
+@dataclass(frozen=True)
+class TrialRow:
+    method: str
+    replan: int
+    trial: int
+    seed: int
+    settings: dict[str, Any]  # what else decided this row: history, search budget
+    manifest: str  # digest
+    planner: str  # digest of the bundle
+    fingerprint: dict[str, Any]
+    success_any: bool | None = None
+    success_final: bool | None = None
+    success_held: bool | None = None
+    strict: bool | None = None
+    first_success: int | None = None
+    final_error: float | None = None
+    decisions: int | None = None
+    rows: int | None = None  # predictor transitions, all decisions together
+    rows_a_plan: float | None = None
+    encode_ms: float | None = None  # median a decision
+    plan_ms: float | None = None
+    environment_ms: float | None = None  # stepping and rendering, the whole trial
+    error: str | None = None  # why the trial could not be run; then all above is None, and it counts for nobody
+
+
+TIMES = ("encode_ms", "plan_ms", "environment_ms", "fingerprint")  # what may differ between two equal runs
+
+
+def run_trial(
+    task: Task,
+    sim: Simulator,
+    planner: TaskPlanner,
+    policy: Policy,
+    trial: Trial,
+    manifest: Manifest,
+    replan: int,
+    config: EvaluationConfig,
+) -> dict[str, Any]:
+    """One trial of one method: what it did, and what it cost."""
+    size, block = planner.world.spec.frame_size, planner.world.spec.block
+    start, goal = np.array(trial.start_state), np.array(trial.goal_state)
+    seed = int(np.random.SeedSequence([config.seed, trial.index]).generate_state(1)[0])
+    controller = Controller(policy, planner.world, execute=replan, budget=manifest.budget)
+    looks = policy.frames > 0
+    history = _history(sim, trial, size, block, task.action_dim) if looks and config.real_history else None
+    controller.reset(_frame(sim, goal, size) if looks else _no_goal(planner), history, seeds=(seed,))
+    sim.set_state(start)
+    states = [sim.state()]
+    spent = 0.0
+    for _ in range(manifest.budget):
+        began = time.perf_counter()
+        frame = sim.render(size) if controller.needs_frame else None
+        spent += time.perf_counter() - began
+        action = controller.act(frame)
+        began = time.perf_counter()
+        sim.step(action)
+        spent += time.perf_counter() - began
+        states.append(sim.state())
+    made = controller.decisions
+    outcome = dataclasses.asdict(judge(task, np.stack(states), goal))
+    rows = sum(decision.rows for decision in made)
+    return outcome | {
+        "decisions": len(made),
+        "rows": rows,
+        "rows_a_plan": rows / len(made),
+        "encode_ms": float(np.median([decision.encode_ms for decision in made])),
+        "plan_ms": float(np.median([decision.plan_ms for decision in made])),
+        "environment_ms": 1e3 * spent,
+    }
+
+
+def _no_goal(planner: TaskPlanner) -> torch.Tensor:
+    """A goal for policies that look at nothing."""
+    return torch.zeros(planner.world.spec.model.latent)
+
+
+def _frame(sim: Simulator, state: np.ndarray, size: int) -> np.ndarray:
+    sim.set_state(state)
+    return sim.render(size)
+
+
+def _history(
+    sim: Simulator, trial: Trial, size: int, block: int, action_dim: int
+) -> tuple[np.ndarray, np.ndarray] | None:
+    if not trial.history_states:
+        return None
+    frames = np.stack([_frame(sim, np.array(state), size) for state in trial.history_states])
+    return frames, np.array(trial.history_actions, np.float32).reshape(-1, block, action_dim)
+
+
+@dataclass(frozen=True)
+class _Job:
+    method: str
+    replan: int
+    trial: int
+
+
+_worker: dict[str, Any] = {}  # a process keeps its simulator, its weights and its policies between trials
+
+
+def _run_job(
+    bundle: str, manifest: str, baselines: str | None, config: EvaluationConfig, threads: int, job: _Job
+) -> TrialRow:
+    from ..tasks.swm_simulator import Visuals, make_simulator
+
+    if _worker.get("identity") != (bundle, manifest, baselines, config):
+        torch.set_num_threads(threads)
+        planner, trials = load_bundle(bundle), load_manifest(Path(manifest))
+        task = get_task(trials.task)
+        visuals = Visuals(**planner.world.spec.visuals) if planner.world.spec.visuals else Visuals.native()
+        _worker.update(identity=(bundle, manifest, baselines, config), planner=planner, manifest=trials, task=task)
+        _worker.update(sim=make_simulator(task, visuals), methods={})
+    planner, trials, methods = _worker["planner"], _worker["manifest"], _worker["methods"]
+    common: dict[str, Any] = {"method": job.method, "replan": job.replan, "trial": job.trial, "seed": config.seed}
+    common |= {"settings": config.settings, "manifest": trials.digest, "planner": planner.digest}
+    common |= {"fingerprint": fingerprint()}
+    try:
+        if job.method not in methods:
+            folder = Path(baselines) if baselines else None
+            methods[job.method] = make_method(job.method, planner, folder, trials.budget, config.samples, config.rounds)
+        make: PolicyFor = methods[job.method]
+        trial = trials.trials[job.trial]
+        done = run_trial(_worker["task"], _worker["sim"], planner, make(trial), trial, trials, job.replan, config)
+        return TrialRow(**common, **done)
+    except Exception as error:  # recorded, and the command fails at its end: never counted as the method's failure
+        return TrialRow(**common, error=f"{type(error).__name__}: {error}")
+
+
+def fingerprint() -> dict[str, Any]:
+    return {
+        "leplanner": __version__,
+        "torch": torch.__version__,
+        "device": "cpu",
+        "threads": torch.get_num_threads(),
+        "gl": os.environ.get("MUJOCO_GL", ""),
+        "machine": platform.machine(),
+    }
+
+
+def evaluate(
+    bundle: Path,
+    manifest_path: Path,
+    config: EvaluationConfig,
+    rows_path: Path,
+    baselines: Path | None = None,
+    workers: int | None = None,
+    on_row: Callable[[TrialRow, int, int], None] = lambda row, done, total: None,
+) -> list[TrialRow]:
+    """Every row that is missing in `rows_path` is run and appended. Rows of trials that raised are tried again."""
+    check_methods(config.methods)
+    manifest = load_manifest(manifest_path)
+    planner = load_bundle(bundle)
+    if manifest.task != planner.world.spec.task:
+        raise ValueError(f"The manifest is {manifest.task}'s, the bundle {planner.world.spec.task}'s.")
+    if manifest.budget < 1 or any(m < 1 or m > planner.model.config.horizon for m in config.replan):
+        raise ValueError(f"--replan must lie in 1..{planner.model.config.horizon} blocks; got {config.replan}.")
+    for name in config.methods:  # a method that cannot be made is said at once, not trial by trial
+        make_method(name, planner, baselines, manifest.budget, config.samples, config.rounds)
+    count = min(config.trials or len(manifest.trials), len(manifest.trials))
+    identity = {
+        "manifest": manifest.digest,
+        "planner": planner.digest,
+        "seed": config.seed,
+        "settings": config.settings,
+    }
+    kept = _readable_rows(rows_path, identity)
+    done = {(row.method, row.replan, row.trial) for row in kept}
+    wanted = [_Job(name, m, trial) for name in config.methods for m in _replans(name, config) for trial in range(count)]
+    missing = [job for job in wanted if (job.method, job.replan, job.trial) not in done]
+    processes = min(workers or os.cpu_count() or 1, max(1, len(missing)))
+    threads = max(1, (os.cpu_count() or 1) // processes)
+    work = partial(_run_job, str(bundle), str(manifest_path), str(baselines) if baselines else None, config, threads)
+    finished = len(wanted) - len(missing)
+    with rows_path.open("a") as file:
+        for row in in_processes(work, missing, processes):
+            file.write(json.dumps(dataclasses.asdict(row)) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+            kept.append(row)
+            finished += 1
+            on_row(row, finished, len(wanted))
+    order = {job: i for i, job in enumerate(wanted)}
+    mine = [row for row in kept if _Job(row.method, row.replan, row.trial) in order]
+    return sorted(mine, key=lambda row: order[_Job(row.method, row.replan, row.trial)])
+
+
+def _replans(name: str, config: EvaluationConfig) -> tuple[int, ...]:
+    """Replaying looks at nothing: how often it would replan makes no difference, so it runs once."""
+    return config.replan[:1] if name in ("replay", "nothing") else config.replan
+
+
+def read_rows(path: Path) -> list[TrialRow]:
+    return [TrialRow(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _readable_rows(path: Path, identity: dict[str, Any]) -> list[TrialRow]:
+    """What an earlier run left: a half-written last line and rows of trials that raised are dropped."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return []
+    lines = path.read_text().splitlines()
+    rows = []
+    for number, line in enumerate(lines):
+        try:
+            rows.append(TrialRow(**json.loads(line)))
+        except (json.JSONDecodeError, TypeError) as error:
+            if number < len(lines) - 1:
+                raise ValueError(f"{path}, line {number + 1}, is not a trial's row. Choose another --out.") from error
+    for row in rows:
+        found = {name: getattr(row, name) for name in identity}
+        if found != identity:
+            raise ValueError(
+                f"{path} holds rows of another manifest, bundle, seed or setting ({found}; now {identity}). Choose another --out."
+            )
+    good = [row for row in rows if row.error is None]
+    if len(good) < len(lines):
+        with atomic_path(path) as temporary:
+            temporary.write_text("".join(json.dumps(dataclasses.asdict(row)) + "\n" for row in good))
+    return good
+
+
+def stable(rows: Iterable[TrialRow]) -> list[dict[str, Any]]:
+    """Rows without what depends on the machine and the moment: equal for two runs of the same trials."""
+    return [{k: v for k, v in dataclasses.asdict(row).items() if k not in TIMES} for row in rows]

@@ -1,0 +1,68 @@
+"""Rates with intervals, and differences that are paired: the same trials, method against method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import binomtest
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Rate:
+    successes: int
+    trials: int
+    low: float  # Wilson 95 %
+    high: float
+
+    @property
+    def value(self) -> float:
+        return self.successes / self.trials
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    difference: float  # of success rates: this method minus the reference
+    low: float  # paired percentile bootstrap, 95 %
+    high: float
+    only_this: int  # trials that only this method solved
+    only_reference: int
+    p_value: float  # exact McNemar
+
+
+def wilson(successes: int, trials: int) -> Rate:
+    if trials < 1:
+        raise ValueError("A rate needs at least one trial.")
+    interval = binomtest(successes, trials).proportion_ci(method="wilson")
+    return Rate(successes, trials, float(interval.low), float(interval.high))
+
+
+def mcnemar(only_this: int, only_reference: int) -> float:
+    """Exact and two-sided: among discordant pairs, each side is as likely as the other."""
+    discordant = only_this + only_reference
+    return float(binomtest(only_this, discordant).pvalue) if discordant else 1.0
+
+
+def paired_difference(ours: Array, reference: Array, seed: int = 0, draws: int = 10_000) -> PairedDifference:
+    """Outcomes (n,) of two methods on the same trials, in the same order."""
+    ours, reference = np.asarray(ours, bool), np.asarray(reference, bool)
+    if ours.shape != reference.shape or not len(ours):
+        raise ValueError(f"Paired outcomes must be of one length, at least 1; got {ours.shape} and {reference.shape}.")
+    difference = ours.astype(float) - reference
+    low, high = bootstrap_interval(difference, seed, draws)
+    only_ours, only_reference = int((ours & ~reference).sum()), int((reference & ~ours).sum())
+    return PairedDifference(
+        float(difference.mean()), low, high, only_ours, only_reference, mcnemar(only_ours, only_reference)
+    )
+
+
+def bootstrap_interval(values: Array, seed: int = 0, draws: int = 10_000, level: float = 0.95) -> tuple[float, float]:
+    """Percentile interval of the mean, resampling trials. Values here are few and discrete, so counts are drawn at once."""
+    kinds, counts = np.unique(values, return_counts=True)
+    sampled = np.random.default_rng(seed).multinomial(len(values), counts / len(values), size=draws)
+    means = sampled @ kinds / len(values)
+    tail = (1 - level) / 2
+    low, high = np.quantile(means, [tail, 1 - tail])
+    return float(low), float(high)

@@ -1,0 +1,52 @@
+"""Runs jobs on several processes and yields each result as it is ready; what is finished is never lost with the rest."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import TypeVar
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+def in_processes(work: Callable[[Job], Result], jobs: Sequence[Job], workers: int | None = None) -> Iterator[Result]:
+    """`work` of each job, in the order in which they finish. `work` and jobs are pickled: module level, plain data."""
+    if not jobs:
+        return
+    count = min(workers or os.cpu_count() or 1, len(jobs))
+    # spawn, not fork: a forked process shares GL and thread state that neither survives
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(count, mp_context=context, initializer=_become_worker) as pool:
+        pending: set[Future[Result]] = {pool.submit(work, job) for job in jobs}
+        try:
+            while pending:
+                finished, pending = wait(pending, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    yield future.result()
+        except BrokenProcessPool as error:
+            raise ValueError(
+                f"A worker process died, likely for lack of memory ({count} ran at once). What is finished is kept: "
+                "run the same command with fewer --workers."
+            ) from error
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _become_worker() -> None:
+    """An interrupt is the parent's to handle. A killed parent must not leave workers behind: each one waits for
+    its parent's end in a thread."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def wait_and_leave() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait_and_leave, daemon=True).start()
