@@ -10,17 +10,21 @@ except PackageNotFoundError:  # run from a source tree that is not installed
     __version__ = "0+unknown"
 
 if TYPE_CHECKING:
+    from .control.controller import Controller, DatasetRow
+    from .control.loaded import load
+    from .control.solver import Solver
     from .data.cache import LatentCache, open_cache
     from .data.episodes import Episodes, open_episodes
     from .density.mixture import Density, load_density
     from .planner.checks import check_dynamics, check_planner
     from .planner.planner import Planner
-    from .planner.planner import load_bundle as load
     from .planner.problem import LatentDynamics, Plan, PlanProblem, PlanTrace
     from .tasks import TASKS, Task, get_task
     from .world.world import World, load_world
 
 _EXPORTS = {
+    "Controller": ".control.controller",
+    "DatasetRow": ".control.controller",
     "Density": ".density.mixture",
     "Episodes": ".data.episodes",
     "LatentCache": ".data.cache",
@@ -29,13 +33,14 @@ _EXPORTS = {
     "PlanProblem": ".planner.problem",
     "PlanTrace": ".planner.problem",
     "Planner": ".planner.planner",
+    "Solver": ".control.solver",
     "TASKS": ".tasks",
     "Task": ".tasks",
     "World": ".world.world",
     "check_dynamics": ".planner.checks",
     "check_planner": ".planner.checks",
     "get_task": ".tasks",
-    "load": ".planner.planner:load_bundle",
+    "load": ".control.loaded",
     "load_density": ".density.mixture",
     "load_world": ".world.world",
     "open_cache": ".data.cache",
@@ -43,6 +48,8 @@ _EXPORTS = {
 }
 __all__ = [
     "TASKS",
+    "Controller",
+    "DatasetRow",
     "Density",
     "Episodes",
     "LatentCache",
@@ -51,6 +58,7 @@ __all__ = [
     "PlanProblem",
     "PlanTrace",
     "Planner",
+    "Solver",
     "Task",
     "World",
     "check_dynamics",
@@ -68,5 +76,4 @@ def __getattr__(name: str) -> Any:
     """Submodules load on first use, so that `import leplanner` is quick."""
     if name not in _EXPORTS:
         raise AttributeError(f"module 'leplanner' has no attribute {name!r}")
-    module, _, attribute = _EXPORTS[name].partition(":")
-    return getattr(import_module(module, __name__), attribute or name)
+    return getattr(import_module(_EXPORTS[name], __name__), name)

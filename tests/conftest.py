@@ -6,10 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
+from leplanner.control.loaded import LoadedPlanner
 from leplanner.data.cache import build_cache
 from leplanner.data.collect import CollectConfig, collect
 from leplanner.data.episodes import Episodes, open_episodes
+from leplanner.planner.actions import ActionBox
+from leplanner.planner.model import LePlanner
 from leplanner.presets.scales import tiny
 from leplanner.tasks import TASKS
 from leplanner.tasks.swm_runtime import import_swm
@@ -56,6 +60,13 @@ def tiny_world(tworoom, tmp_path_factory):
 def tiny_cache(tiny_world, tworoom, tmp_path_factory):
     folder = tmp_path_factory.mktemp("latents")
     return build_cache(tworoom, tiny_world.latents, tiny_world.spec.model.latent, tiny_world.digest, folder)
+
+
+@pytest.fixture(scope="session")
+def tiny_planner(tiny_world):
+    torch.manual_seed(0)
+    shape = tiny("tworoom").planner_for(tiny_world.spec.model)
+    return LoadedPlanner(tiny_world, LePlanner(shape, ActionBox.of(tiny_world.spec)))
 
 
 @pytest.fixture

@@ -132,7 +132,8 @@ def evaluate(
         }
         write_json(folder / "summary.json", reports[drawn])
         if not json_output:
-            console.print(_table(summaries, manifest, spec.error_unit))
+            for table in _tables(summaries, manifest, spec.error_unit) if summaries else []:
+                console.print(table)
             console.print(f"{folder}  manifest {manifest.digest[:12]}")
     if json_output:
         print(json.dumps(reports if draws else reports[seeds[0]]))
@@ -200,20 +201,25 @@ def _plain(summary: MethodSummary) -> dict:
     return value
 
 
-def _table(summaries: list[MethodSummary], manifest: Manifest, unit: str) -> Table:
-    table = Table(
-        title=f"{manifest.task}, {manifest.protocol}, goals {manifest.offset} actions ahead, budget {manifest.budget}; "
-        "success in % with 95 % intervals"
-    )
-    left = ("method", "m", "any time", "final", "held 5", "strict", "difference (p)")
-    for title in (*left, "rows a plan", "plan ms", "encode ms", f"error ({unit})"):
-        table.add_column(title, justify="left" if title in ("method", "m") else "right")
+def _tables(summaries: list[MethodSummary], manifest: Manifest, unit: str) -> list[Table]:
+    title = f"{manifest.task}, {manifest.protocol}, goals {manifest.offset} actions ahead, budget {manifest.budget}"
+    success = _empty_table(f"{title}: success in %, 95 % intervals", "any time", "final", "held 5", "strict")
+    paired = _empty_table(f"any-time success against {summaries[0].versus}, paired", "difference", "95 %", "p")
+    cost = _empty_table("cost of a decision", "rows", "plan ms", "encode ms", f"final error, {unit}")
     for s in summaries:
-        rates = [_show(rate) for rate in (s.any_time, s.final, s.held, s.strict)]
-        d = s.difference
-        paired = f"{100 * d.difference:+.1f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}] ({d.p_value:.2g})" if d else ""
-        cost = [f"{s.rows_a_plan:.0f}", f"{s.plan_ms:.1f}", f"{s.encode_ms:.1f}", f"{s.final_error:.3g}"]
-        table.add_row(f"{s.method} ({s.any_time.trials})", str(s.replan), *rates, paired.replace("[", r"\["), *cost)
+        name, m = f"{s.method} ({s.any_time.trials})", str(s.replan)
+        success.add_row(name, m, *(_show(rate) for rate in (s.any_time, s.final, s.held, s.strict)))
+        if d := s.difference:
+            interval = f"{100 * d.low:+.1f} to {100 * d.high:+.1f}"
+            paired.add_row(name, m, f"{100 * d.difference:+.1f}", interval, f"{d.p_value:.2g}")
+        cost.add_row(name, m, f"{s.rows_a_plan:.0f}", f"{s.plan_ms:.1f}", f"{s.encode_ms:.1f}", f"{s.final_error:.3g}")
+    return [success, paired, cost] if paired.row_count else [success, cost]
+
+
+def _empty_table(title: str, *columns: str) -> Table:
+    table = Table(title=title)
+    for column in ("method (trials)", "m", *columns):
+        table.add_column(column, justify="left" if column in ("method (trials)", "m") else "right", no_wrap=True)
     return table
 
 

@@ -26,7 +26,7 @@ class DatasetRow:
     row: int
 
 
-Goal = Array | Tensor | DatasetRow  # uint8 image(s), latent(s), or a dataset's row
+Goal = np.ndarray | Tensor | DatasetRow  # uint8 image(s), latent(s), or a dataset's row
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class Controller:
         if isinstance(goal, DatasetRow):
             return self.world.encode(read_frames(goal.episodes, np.array([goal.row])))
         if isinstance(goal, torch.Tensor):
-            latents = goal.to(self.world.device).float()
+            latents = torch.as_tensor(goal, dtype=torch.float32, device=self.world.device)
             latents = latents.unsqueeze(0) if latents.ndim == 1 else latents
             size = self.world.spec.model.latent
             if latents.ndim != 2 or latents.shape[1] != size or not latents.isfinite().all():

@@ -200,6 +200,12 @@ def evaluate(
     planner = load_bundle(bundle)
     if manifest.task != planner.world.spec.task:
         raise ValueError(f"The manifest is {manifest.task}'s, the bundle {planner.world.spec.task}'s.")
+    width = get_task(manifest.task).state_dim
+    for trial in manifest.trials:
+        if (found := {len(trial.start_state), len(trial.goal_state)}) != {width}:
+            raise ValueError(
+                f"{manifest_path}: trial {trial.index} has states of {min(found)} numbers, {manifest.task} has {width}."
+            )
     if manifest.budget < 1 or any(m < 1 or m > planner.model.config.horizon for m in config.replan):
         raise ValueError(f"--replan must lie in 1..{planner.model.config.horizon} blocks; got {config.replan}.")
     for name in config.methods:  # a method that cannot be made is said at once, not trial by trial

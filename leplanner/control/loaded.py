@@ -1,0 +1,24 @@
+"""What `lp.load` returns: a planner that also controls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..planner.planner import TaskPlanner, load_bundle
+from .controller import Controller, Goal
+from .policy import PlannerPolicy
+
+
+class LoadedPlanner(TaskPlanner):
+    def controller(self, goal: Goal, execute: int = 1) -> Controller:
+        """A controller on its way to a goal (an image, a latent, a dataset's row, or a batch of images or latents) that
+        replans after `execute` blocks. Then `controller.act(frame)` for every step."""
+        controller = Controller(PlannerPolicy(self), self.world, execute)
+        controller.reset(goal)
+        return controller
+
+
+def load(source: str | Path) -> LoadedPlanner:
+    """From a bundle folder, such as `leplanner train` makes."""
+    bundle = load_bundle(source)
+    return LoadedPlanner(bundle.world, bundle.model, bundle.density)

@@ -1,0 +1,142 @@
+"""Baselines: search counts its rows and finds good plans; learned policies learn, resume and are stored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from linear_world import BOX, HORIZON, LATENT, LinearWorld, draw, problem_of
+
+from leplanner.baselines.learned import LEARNED, BaselineTrainConfig, load_baseline, train_baseline
+from leplanner.baselines.simple import DoNothing, RandomPolicy, Replay
+from leplanner.baselines.swm_search import SEARCHES, SearchBudget, SearchPolicy, rescore
+from leplanner.baselines.transitions import draw_transitions
+from leplanner.control.policy import PlannerPolicy, Request
+from leplanner.planner.actions import ActionBox
+from leplanner.planner.problem import PlanProblem
+
+SETTINGS = BaselineTrainConfig(steps=20, batch=32, validate_every=10)
+
+
+def request_for(problem: PlanProblem, remaining: int = 50) -> Request:
+    return Request(problem, remaining, tuple(range(100, 100 + len(problem.goal))))
+
+
+def test_rows_a_plan(tiny_planner):
+    """20 for ours; 45,000 for CEM."""
+    problem = PlanProblem(torch.randn(1, 3, 32), torch.randn(1, 2, 10), torch.randn(1, 32))
+    ours = PlannerPolicy(tiny_planner)
+    ours.decide(request_for(problem))
+    assert ours.rows == 20
+    cem = SearchPolicy("cem", tiny_planner.world, ActionBox.of(tiny_planner.world.spec), 3, SearchBudget())
+    cem.decide(request_for(problem))
+    assert cem.rows == 45_000
+
+
+@pytest.mark.parametrize("kind", SEARCHES)
+def test_search_improves_stays_in_the_box_and_depends_on_its_seed_alone(kind, capsys):
+    world, problem = LinearWorld(), problem_of(draw(np.random.default_rng(2), 4))
+    policy = SearchPolicy(kind, world, BOX, 3, SearchBudget(samples=64, rounds=12, elites=8))
+    seeds = (5, 6, 7, 8)
+    plans = policy.plan(problem, seeds)
+    assert plans.shape == (4, HORIZON, 2)
+    assert ((plans - BOX.center).abs() <= BOX.scale + 1e-5).all()
+    still = (BOX.center - BOX.center).expand(4, HORIZON, 2)
+    assert rescore(world, problem, plans)[:, -1].mean() < 0.8 * rescore(world, problem, still)[:, -1].mean()
+    order = [2, 0, 3, 1]
+    shuffled = PlanProblem(problem.context[order], problem.past_blocks[order], problem.goal[order])
+    assert torch.equal(policy.plan(shuffled, tuple(seeds[i] for i in order)), plans[order])
+    assert policy.decide(request_for(problem)).shape == (4, HORIZON, 2)
+    assert capsys.readouterr().out == ""
+
+
+def test_an_unknown_search_is_refused():
+    with pytest.raises(ValueError, match="cem, icem, mppi, gradient"):
+        SearchPolicy("luck", LinearWorld(), BOX, 3, SearchBudget())
+
+
+def test_floors_and_replay():
+    problem = problem_of(draw(np.random.default_rng(2), 3))
+    drawn = RandomPolicy(BOX).decide(request_for(problem))
+    assert drawn.shape[0] == 3
+    assert np.abs(drawn).max() <= 1
+    assert np.array_equal(RandomPolicy(BOX).decide(request_for(problem)), drawn)
+    assert not np.array_equal(drawn[0], drawn[1])
+    assert not DoNothing(BOX).decide(request_for(problem)).any()
+    actions = np.random.default_rng(0).uniform(-1, 1, (7, 2)).astype(np.float32)
+    replayed = Replay(actions, budget=10).decide(request_for(problem))
+    assert np.array_equal(replayed[1, :7], actions)
+    assert not replayed[:, 7:].any()
+
+
+def test_transitions_are_the_datas(tiny_world, tiny_cache, rng):
+    windows, _ = tiny_world.plan_windows(tiny_cache)
+    batch = draw_transitions(windows, rng, 200, max_offset=4, random_share=0.25)
+    near = batch.offset == 1
+    assert np.array_equal(batch.following[near], batch.goal[near])
+    assert np.array_equal(batch.reached, near)
+    assert set(np.unique(batch.offset)) == {0, 1, 2, 3, 4}
+    assert 0.1 < np.mean(batch.offset == 0) < 0.4
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_a_learned_baseline_resumes_and_is_stored(name, tiny_world, tiny_cache, tmp_path):
+    whole = train_baseline(name, tiny_world, tiny_cache, SETTINGS, tmp_path / "whole", "cpu")
+    train_baseline(name, tiny_world, tiny_cache, SETTINGS, tmp_path / "parts", "cpu", stop_after=13)
+    parts = train_baseline(name, tiny_world, tiny_cache, SETTINGS, tmp_path / "parts", "cpu")
+    stored = load_baseline(tmp_path / "whole", tiny_world)
+    request = request_for(PlanProblem(torch.randn(3, 3, 32), torch.randn(3, 2, 10), torch.randn(3, 32)), 17)
+    actions = whole.decide(request)
+    assert actions.shape == ((3, 1, 2) if name == "gcidm" else (3, 5, 2))
+    assert whole.stride == (1 if name == "gcidm" else 5)
+    assert np.abs(actions).max() <= 1
+    assert np.array_equal(parts.decide(request), actions)
+    assert np.array_equal(stored.decide(request), actions)
+    with pytest.raises(ValueError, match="another configuration"):
+        train_baseline(name, tiny_world, tiny_cache, replace(SETTINGS, seed=9), tmp_path / "whole", "cpu")
+
+
+def test_only_the_inverse_model_knows_the_deadline(tiny_world, tiny_cache, tmp_path):
+    problem = PlanProblem(torch.randn(2, 3, 32), torch.randn(2, 2, 10), torch.randn(2, 32))
+    for name in LEARNED:
+        policy = train_baseline(name, tiny_world, tiny_cache, SETTINGS, tmp_path / name, "cpu")
+        soon, late = policy.decide(request_for(problem, 3)), policy.decide(request_for(problem, 40))
+        assert np.array_equal(soon, late) == (name != "gcidm")
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_a_learned_baseline_learns(name):
+    """Blocks that lead from a latent to its goal, the difference of the two: every baseline recovers them."""
+    torch.manual_seed(0)
+    make, settings = LEARNED[name]
+    model = make(LATENT, 4, 1, settings(width=64))
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+
+    def batch(count: int = 128) -> dict[str, torch.Tensor]:
+        latent, goal = torch.randn(count, LATENT), torch.randn(count, LATENT)
+        ones = torch.ones(count)
+        return {
+            "latent": latent, "goal": goal, "block": goal - latent, "following": goal,
+            "reached": ones, "offset": ones, "future": ones,
+        }  # fmt: skip
+
+    for _ in range(300):
+        loss = model.losses(batch())["loss"]
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    test = batch(256)
+    predicted = model.blocks(test["latent"], test["goal"], torch.ones(256))
+    assert (predicted - test["block"]).square().mean() < 0.1 * test["block"].square().mean()
+
+
+def test_a_baseline_of_another_world_is_refused(tiny_world, tiny_cache, tmp_path):
+    train_baseline("gcbc", tiny_world, tiny_cache, SETTINGS, tmp_path, "cpu")
+    config = (tmp_path / "config.json").read_text()
+    (tmp_path / "config.json").write_text(config.replace(tiny_world.digest, "0" * 64))
+    with pytest.raises(ValueError, match="another world"):
+        load_baseline(tmp_path, tiny_world)
+    with pytest.raises(ValueError, match="leplanner baselines"):
+        load_baseline(tmp_path / "nothing", tiny_world)

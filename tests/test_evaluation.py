@@ -1,0 +1,239 @@
+"""The evaluation contract: frozen trials, one runner, rows that survive a kill, honest verdicts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from leplanner.cli.main import main
+from leplanner.data.episodes import is_validation
+from leplanner.evaluation.latency import measure_latency
+from leplanner.evaluation.manifest import draw_manifest, load_manifest, save_manifest
+from leplanner.evaluation.methods import make_method
+from leplanner.evaluation.metrics import judge
+from leplanner.evaluation.runner import EvaluationConfig, evaluate, read_rows, stable
+from leplanner.evaluation.summary import summarise
+from leplanner.planner.planner import save_bundle
+from leplanner.planner.problem import PlanProblem
+from leplanner.tasks import TASKS
+from leplanner.tasks.swm_simulator import make_simulator
+
+TWOROOM = TASKS["tworoom"]
+
+
+@pytest.fixture(scope="module")
+def manifest(tworoom):
+    return draw_manifest(TWOROOM, tworoom, 2, seed=1, offset=25, simulator=lambda: make_simulator(TWOROOM))
+
+
+@pytest.fixture(scope="module")
+def bundle(tiny_planner, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bundle")
+    save_bundle(tiny_planner, folder)
+    return folder
+
+
+# trials
+
+
+def test_a_seed_is_a_manifest(tworoom, manifest, tmp_path):
+    again = draw_manifest(TWOROOM, tworoom, 2, seed=1, offset=25, simulator=lambda: make_simulator(TWOROOM))
+    assert again.digest == manifest.digest
+    assert draw_manifest(TWOROOM, tworoom, 2, seed=2, protocol="heldout").digest != manifest.digest
+    save_manifest(manifest, tmp_path / "m.json")
+    assert load_manifest(tmp_path / "m.json") == manifest
+    text = (tmp_path / "m.json").read_text()
+    (tmp_path / "m.json").write_text(text.replace('"offset": 25', '"offset": 20'))
+    with pytest.raises(ValueError, match="edited"):
+        load_manifest(tmp_path / "m.json")
+
+
+def test_trials_are_what_the_data_holds(tworoom, manifest):
+    for trial in manifest.trials:
+        (episode,) = np.flatnonzero(tworoom.ids == trial.episode)
+        row = tworoom.starts[episode] + trial.start_step // 5
+        assert np.array_equal(trial.start_state, tworoom.states[row])
+        assert np.array_equal(trial.goal_state, tworoom.states[row + 5])
+        assert np.array_equal(np.float32(trial.actions), tworoom.actions[row : row + 5].reshape(25, 2))
+        assert len(trial.history_states) == min(2, trial.start_step // 5)
+        assert trial.goal_step == trial.start_step + 25
+        assert is_validation(np.array([trial.episode])).all()
+        assert not TWOROOM.success(np.array(trial.start_state), np.array(trial.goal_state))
+
+
+def test_protocols_and_their_refusals(tworoom):
+    everything = draw_manifest(TWOROOM, tworoom, 60, seed=0, protocol="official")
+    assert not all(is_validation(np.array([t.episode for t in everything.trials])))
+    assert len({(t.episode, t.start_step) for t in everything.trials}) == 60
+    with pytest.raises(ValueError, match="hold only"):
+        draw_manifest(TWOROOM, tworoom, 10_000, seed=0, protocol="heldout")
+    with pytest.raises(ValueError, match="not a multiple"):
+        draw_manifest(TWOROOM, tworoom, 2, seed=0, protocol="heldout", offset=23)
+    with pytest.raises(ValueError, match="official, heldout, nontrivial"):
+        draw_manifest(TWOROOM, tworoom, 2, seed=0, protocol="easy")
+    with pytest.raises(ValueError, match="needs a simulator"):
+        draw_manifest(TWOROOM, tworoom, 2, seed=0)
+
+
+# verdicts
+
+
+def test_success_by_three_conventions():
+    goal = np.array([50.0, 50.0])
+    near, far = goal + 10, goal + 50
+    passes = judge(TWOROOM, np.array([far, far, near, far, far, far, far, far]), goal)
+    assert (passes.success_any, passes.success_final, passes.success_held, passes.first_success) == (
+        True,
+        False,
+        False,
+        2,
+    )
+    stays = judge(TWOROOM, np.array([far, far, near, near, near, near, near]), goal)
+    assert (stays.success_any, stays.success_final, stays.success_held) == (True, True, True)
+    begins = judge(TWOROOM, np.array([near, far, far, far, far, far]), goal)
+    assert not begins.success_any  # the start does not count
+    assert begins.first_success is None
+    assert begins.final_error == pytest.approx(np.hypot(50, 50))
+
+
+def test_strict_verdicts():
+    goal = np.array([160.0, 49.0])
+    through = np.stack([np.linspace(80, 160, 17), np.full(17, 49.0)], axis=1)
+    assert TWOROOM.strict(through, goal)
+    beside = through + [0.0, 30.0]
+    assert not TWOROOM.strict(beside, goal + [0.0, 30.0])  # through the wall
+    assert not TWOROOM.strict(through - [9.0, 0.0], goal)  # 9 px short
+
+    pusht = TASKS["pusht"]
+    aim = np.array([400.0, 400, 200, 200, 0.1, 0, 0])
+    state = np.tile(aim, (10, 1))
+    state[:, :2] = 0  # where the agent is does not matter
+    assert pusht.strict(state, aim)
+    state[2::3, 4] += np.deg2rad(12)  # never three steps in a row
+    assert not pusht.strict(state, aim)
+
+    reacher = TASKS["reacher"]
+    arm = np.array([0.3, -0.8, 0, 0])
+    assert reacher.strict(np.stack([arm + 1, arm + [2 * np.pi, 0, 0, 0], arm]), arm)
+    assert not reacher.strict(np.stack([arm, arm + 1, arm]), arm)
+
+    cube = TASKS["cube"]
+    target = np.zeros(41)
+    target[17] = 1.0
+    turned = target.copy()
+    turned[17:21] = [np.cos(np.pi / 4), 0, 0, np.sin(np.pi / 4)]  # a quarter turn looks the same
+    assert cube.strict(np.stack([turned] * 3), target)
+    turned[17:21] = [np.cos(np.pi / 8), 0, 0, np.sin(np.pi / 8)]  # 45 degrees does not
+    assert not cube.strict(np.stack([turned] * 3), target)
+
+
+def test_the_fingertip_is_where_the_simulator_says(simulators):
+    sim = simulators("reacher")
+    sim.set_state(np.array([0.7, -1.2, 0.0, 0.0]))
+    from leplanner.tasks.reacher import fingertip
+
+    found = sim.env.env.physics.named.data.geom_xpos["finger", :2]
+    assert np.allclose(fingertip(np.array([0.7, -1.2])), found, atol=1e-6)
+
+
+# the runner
+
+
+def unplayable(trial):
+    return replace(trial, actions=((float("nan"), 0.0), *trial.actions[1:]))
+
+
+def test_floors_and_the_ceiling_are_exact_and_errors_are_rows(bundle, manifest, tmp_path):
+    """By construction: replaying the data reaches every goal, doing nothing none; a trial that raises counts for nobody."""
+    save_manifest(manifest, tmp_path / "good.json")
+    config = EvaluationConfig(methods=("leplanner", "nothing", "replay"), replan=(1, 5))
+    rows = evaluate(bundle, tmp_path / "good.json", config, tmp_path / "rows.jsonl", workers=1)
+    table = {(s.method, s.replan): s for s in summarise(rows, "leplanner")}
+    assert set(table) == {("leplanner", 1), ("leplanner", 5), ("nothing", 1), ("replay", 1)}
+    assert table["nothing", 1].any_time.value == 0
+    assert table["replay", 1].any_time.value == table["replay", 1].final.value == 1
+    assert table["leplanner", 1].rows_a_plan == table["leplanner", 5].rows_a_plan == 20
+    assert {row.decisions for row in rows if row.method == "leplanner"} == {10, 2}
+    assert all(row.manifest == manifest.digest and row.fingerprint["threads"] for row in rows)
+
+    broken = replace(manifest, trials=(unplayable(manifest.trials[0]), manifest.trials[1]))
+    save_manifest(broken, tmp_path / "broken.json")
+    config = EvaluationConfig(methods=("replay",), replan=(1,))
+    rows = evaluate(bundle, tmp_path / "broken.json", config, tmp_path / "broken.jsonl", workers=1)
+    assert [row.error is None for row in rows] == [False, True]
+    assert summarise(rows, "replay")[0].any_time.trials == 1
+    with pytest.raises(ValueError, match="another manifest"):
+        evaluate(bundle, tmp_path / "broken.json", config, tmp_path / "rows.jsonl", workers=1)
+
+
+def test_a_killed_evaluation_continues_and_ends_the_same(bundle, tworoom_file, tmp_path):
+    command = ["evaluate", "tworoom", "--bundle", str(bundle), "--data", str(tworoom_file), "--trials", "3"]
+    command += ["--methods", "leplanner,random", "--replan", "1,5", "--protocol", "official", "--offset", "10"]
+    command += ["--workers", "1"]
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "leplanner", *command, "--out", str(killed)], stderr=subprocess.DEVNULL
+    )
+    rows = killed / "rows.jsonl"
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not (rows.exists() and rows.read_text().count("\n") >= 2):
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    with rows.open("a") as file:
+        file.write('{"method": "leplan')  # as a kill in the middle of a write leaves it
+    assert main([*command, "--out", str(killed)]) == 0
+    assert main([*command, "--out", str(whole)]) == 0
+    key = lambda row: (row["method"], row["replan"], row["trial"])  # noqa: E731
+    first, second = (sorted(stable(read_rows(folder / "rows.jsonl")), key=key) for folder in (killed, whole))
+    assert len(first) == 12
+    assert first == second
+    assert (killed / "summary.json").exists()
+
+
+def test_a_raised_trial_fails_the_command_and_is_tried_again(bundle, manifest, tmp_path, capsys):
+    trials = (unplayable(manifest.trials[0]), manifest.trials[1])
+    save_manifest(replace(manifest, trials=trials), tmp_path / "manifest.json")
+    command = ["evaluate", "tworoom", "--bundle", str(bundle), "--methods", "replay", "--replan", "1", "--trials", "2"]
+    command += ["--seed", "1", "--workers", "1", "--json", "--out", str(tmp_path)]
+    assert main(command) == 1
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["errors"] == 1
+    assert "raised" in shown.err
+    assert main(command) == 1  # tried again, and raised again
+    assert len(read_rows(tmp_path / "rows.jsonl")) == 2
+
+
+def test_mistakes_get_an_answer(bundle, manifest, tmp_path, tiny_planner):
+    save_manifest(manifest, tmp_path / "m.json")
+    with pytest.raises(ValueError, match="Unknown method magic"):
+        evaluate(bundle, tmp_path / "m.json", EvaluationConfig(methods=("magic",)), tmp_path / "r")
+    with pytest.raises(ValueError, match="leplanner baselines"):
+        evaluate(bundle, tmp_path / "m.json", EvaluationConfig(methods=("gcidm",)), tmp_path / "r")
+    with pytest.raises(ValueError, match=r"1\.\.5 blocks"):
+        evaluate(bundle, tmp_path / "m.json", EvaluationConfig(replan=(9,)), tmp_path / "r")
+    flat = replace(manifest, trials=(replace(manifest.trials[0], goal_state=(1.0,)),))
+    save_manifest(flat, tmp_path / "flat.json")
+    with pytest.raises(ValueError, match="states of 1 numbers"):
+        evaluate(bundle, tmp_path / "flat.json", EvaluationConfig(), tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+
+
+def test_latency_counts_and_times(tiny_planner, manifest):
+    import torch
+
+    problem = PlanProblem(torch.randn(4, 3, 32), torch.randn(4, 2, 10), torch.randn(4, 32))
+    found = measure_latency(
+        make_method("leplanner", tiny_planner, None, 50)(manifest.trials[0]), tiny_planner.world, problem, 3
+    )
+    assert (found.rows, found.batch) == (20, 4)
+    assert 0 < found.plan_ms <= found.plan_ms_p95
+    assert found.encode_ms > 0
