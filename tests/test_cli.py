@@ -11,6 +11,7 @@ import pytest
 
 from leplanner.cli.main import main, verbs
 from leplanner.data.cache import open_cache
+from leplanner.planner.planner import load_bundle
 from leplanner.world.world import load_world
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
@@ -65,7 +66,7 @@ def test_readme_commands_parse():
 
 
 def test_the_pipeline_of_the_readme(tmp_path, monkeypatch, capsys):
-    """collect, world train, world probe, cache, and the Python example: at tiny scale."""
+    """Every stage from collecting to evaluating, and the Python example: at tiny scale."""
     monkeypatch.chdir(tmp_path)
     assert main(["collect", "tworoom", "--scale", "tiny", "--episodes", "24", "--steps", "40", "--workers", "1"]) == 0
     assert main(["world", "train", "tworoom", "--scale", "tiny", "--steps", "30"]) == 0
@@ -77,11 +78,36 @@ def test_the_pipeline_of_the_readme(tmp_path, monkeypatch, capsys):
     world = load_world("runs/tworoom/world")
     cache = open_cache("runs/tworoom/latents", world.digest)
     assert cache.latents.shape == (24 * 9, 32)
+    assert main(["density", "tworoom", "--scale", "tiny", "--steps", "20"]) == 0
+    assert main(["train", "tworoom", "--scale", "tiny", "--steps", "20"]) == 0
+    shown = capsys.readouterr().out
+    assert "arrival by k" in shown
+    assert "c95" in shown
     (snippet,) = re.findall(r"```python\n(.*?)```", README, flags=re.S)
     exec(compile(snippet, "README.md", "exec"), {})
-    assert "torch.Size([8, 32])" in capsys.readouterr().out
+    assert len(re.findall(r"\d\.\d+", capsys.readouterr().out)) >= 6  # two numbers of an action, four distances
+    assert main(["baselines", "tworoom", "--scale", "tiny", "--steps", "20", "--methods", "gcidm"]) == 0
+    evaluation = [
+        "--methods",
+        "leplanner,gcidm,nothing",
+        "--trials",
+        "1",
+        "--replan",
+        "1",
+        "--workers",
+        "1",
+        "--offset",
+        "10",
+    ]
+    assert main(["evaluate", "tworoom", *evaluation, "--protocol", "heldout", "--draws", "3..4"]) == 0
+    shown = capsys.readouterr().out
+    assert "any-time success by draw" in shown
+    assert "gcidm (1)" in shown
+    planner = load_bundle("runs/tworoom/planner")
     assert main(["world", "train", "tworoom", "--scale", "tiny", "--steps", "30"]) == 0  # finished: nothing to do
+    assert main(["train", "tworoom", "--scale", "tiny", "--steps", "20"]) == 0
     assert load_world("runs/tworoom/world").digest == world.digest
+    assert load_bundle("runs/tworoom/planner").digest == planner.digest
 
 
 def test_bench_world(capsys):
@@ -91,6 +117,14 @@ def test_bench_world(capsys):
     assert all(0 < row["share_of_matmul"] < 1.5 for row in report["rows"])
     assert report["loader_share_of_step"] > 0
     assert report["planning_batch_ms"] > 0
+
+
+@pytest.mark.slow
+def test_bench_train(capsys):
+    assert main(["bench", "train", "--scale", "tiny", "--batch", "8", "--repeats", "3", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [row["step"] for row in report["rows"]] == ["plain", "fast"]
+    assert report["ratio"] > 0
 
 
 def test_doctor(capsys, monkeypatch, tmp_path):
