@@ -66,6 +66,7 @@ class Learner:
         self.done, self.seconds = 0, 0.0
         self.best: dict[str, Tensor] = {}
         self.best_score = float("inf")
+        self.best_metrics: Metrics = {}
         fused = device.type in ("cpu", "cuda")  # one pass over all weights; elsewhere not offered
         self.optimizer = torch.optim.AdamW(
             state.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=fused
@@ -100,16 +101,16 @@ class Learner:
         self.done += 1
         return metrics
 
-    def remember_if_best(self, score: float) -> None:
+    def remember_if_best(self, score: float, metrics: Metrics) -> None:
         if score < self.best_score:
-            self.best_score = score
+            self.best_score, self.best_metrics = score, {"step": self.done, **metrics}
             self.best = {name: tensor.detach().clone() for name, tensor in self.state.state_dict().items()}
 
     def save(self, path: Path) -> None:
         parts = {"state": self.state, "optimizer": self.optimizer, "schedule": self.schedule}
         value: dict[str, Any] = {name: part.state_dict() for name, part in parts.items()}
         value |= {"run": self.run, "step": self.done, "seconds": self.seconds, "precision": self.precision}
-        value |= {"best": self.best, "best_score": self.best_score}
+        value |= {"best": self.best, "best_score": self.best_score, "best_metrics": self.best_metrics}
         with atomic_path(path) as temporary:
             torch.save(value, temporary)
 
@@ -127,6 +128,7 @@ class Learner:
         self.schedule.load_state_dict(checkpoint["schedule"])
         self.precision = checkpoint["precision"]  # measured when the run began; measured again, it might differ
         self.best, self.best_score = checkpoint["best"], checkpoint["best_score"]
+        self.best_metrics = checkpoint["best_metrics"]
         self.done, self.seconds = int(checkpoint["step"]), float(checkpoint["seconds"])
 
 
@@ -141,7 +143,8 @@ def learn(
     on_progress: Callable[[TrainProgress], None] = lambda progress: None,
     stop_after: int | None = None,
 ) -> Metrics:
-    """Run to the end, or to `stop_after` steps, from wherever `out` stands. Returns the last line of metrics."""
+    """Run to the end, or to `stop_after` steps, from wherever `out` stands. Returns the metrics of the weights it ends
+    with: the best ones with `best_by`, else the last."""
     config, checkpoint = learner.config, out / "checkpoint.pt"
     learner.resume(checkpoint)
     if (out / "config.json").exists() and learner.done < config.steps:
@@ -161,7 +164,7 @@ def learn(
             learner.state.eval()
             metrics = step_metrics | validate()
             if best_by is not None:
-                learner.remember_if_best(metrics[best_by])
+                learner.remember_if_best(metrics[best_by], metrics)
             metrics |= {"loader_share": waited / busy, "lr": learner.schedule.get_last_lr()[0]}
             metrics |= {f"{name}_per_s": count * timed / busy for name, count in counted.items()}
             metrics |= {"minutes": (learner.seconds + time.monotonic() - mark) / 60}
@@ -174,6 +177,7 @@ def learn(
         on_progress(TrainProgress(learner.done, config.steps, metrics or step_metrics))
     if best_by is not None and last == config.steps:
         learner.state.load_state_dict(learner.best, strict=True)
+        metrics = learner.best_metrics
     learner.state.eval()
     return metrics
 

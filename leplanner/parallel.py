@@ -31,8 +31,8 @@ def in_processes(work: Callable[[Job], Result], jobs: Sequence[Job], workers: in
                     yield future.result()
         except BrokenProcessPool as error:
             raise ValueError(
-                f"A worker process died, likely for lack of memory ({count} ran at once). What is finished is kept: "
-                "run the same command with fewer --workers."
+                f"A worker process died; {count} ran at once, so lack of memory is likely. What is finished is kept: run the same "
+                "command with fewer --workers. (A script of your own must guard its start: if __name__ == '__main__'.)"
             ) from error
         finally:
             pool.shutdown(wait=False, cancel_futures=True)

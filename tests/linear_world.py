@@ -49,8 +49,8 @@ def problem_of(batch: PlanBatch) -> PlanProblem:
     return PlanProblem(*(torch.from_numpy(part) for part in (batch.context, batch.past_blocks, batch.goal)))
 
 
-def optimal_cost(world: LinearWorld, start: np.ndarray, goal: np.ndarray) -> float:
-    """The least arrival-and-hold cost within the action box, by SciPy: weighted residuals, linear in the plan."""
+def optimal_plan(world: LinearWorld, start: np.ndarray, goal: np.ndarray) -> tuple[float, np.ndarray]:
+    """The least arrival-and-hold cost within the action box and the plan that has it, by SciPy: weighted residuals, linear in the plan."""
     move, push = world.move.numpy().astype(float), world.push.numpy().astype(float)
     weights = np.zeros(HORIZON)
     weights[OFFSET - 1], weights[OFFSET:] = 1.0, HOLD / (HORIZON - OFFSET)
@@ -64,4 +64,5 @@ def optimal_cost(world: LinearWorld, start: np.ndarray, goal: np.ndarray) -> flo
         targets.append(root * (goal - np.linalg.matrix_power(move, j) @ start))
     center, scale = BOX.center.double().numpy(), BOX.scale.double().numpy()
     low, high = np.tile(center - scale, HORIZON), np.tile(center + scale, HORIZON)
-    return 2 * lsq_linear(np.concatenate(rows), np.concatenate(targets), (low, high)).cost
+    found = lsq_linear(np.concatenate(rows), np.concatenate(targets), (low, high))
+    return 2 * found.cost, found.x.reshape(HORIZON, 2)

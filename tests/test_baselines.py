@@ -11,9 +11,9 @@ from linear_world import BOX, HORIZON, LATENT, LinearWorld, draw, problem_of
 
 from leplanner.baselines.learned import LEARNED, BaselineTrainConfig, load_baseline, train_baseline
 from leplanner.baselines.simple import DoNothing, RandomPolicy, Replay
-from leplanner.baselines.swm_search import SEARCHES, SearchBudget, SearchPolicy, rescore
+from leplanner.baselines.swm_search import SEARCHES, SearchBudget, SearchPolicy
 from leplanner.baselines.transitions import draw_transitions
-from leplanner.control.policy import PlannerPolicy, Request
+from leplanner.control.policy import PlannerPolicy, Request, imagined_distance
 from leplanner.planner.actions import ActionBox
 from leplanner.planner.problem import PlanProblem
 
@@ -21,7 +21,7 @@ SETTINGS = BaselineTrainConfig(steps=20, batch=32, validate_every=10)
 
 
 def request_for(problem: PlanProblem, remaining: int = 50) -> Request:
-    return Request(problem, remaining, tuple(range(100, 100 + len(problem.goal))))
+    return Request(problem, remaining, None, tuple(range(100, 100 + len(problem.goal))))
 
 
 def test_rows_a_plan(tiny_planner):
@@ -44,7 +44,10 @@ def test_search_improves_stays_in_the_box_and_depends_on_its_seed_alone(kind, ca
     assert plans.shape == (4, HORIZON, 2)
     assert ((plans - BOX.center).abs() <= BOX.scale + 1e-5).all()
     still = (BOX.center - BOX.center).expand(4, HORIZON, 2)
-    assert rescore(world, problem, plans)[:, -1].mean() < 0.8 * rescore(world, problem, still)[:, -1].mean()
+    found = imagined_distance(world, problem, plans).mean()
+    assert found < 0.8 * imagined_distance(world, problem, still).mean()
+    again = policy.plan(problem, seeds, rest=plans[:, 1:])  # from where the last plan left off
+    assert not torch.equal(again, plans)
     order = [2, 0, 3, 1]
     shuffled = PlanProblem(problem.context[order], problem.past_blocks[order], problem.goal[order])
     assert torch.equal(policy.plan(shuffled, tuple(seeds[i] for i in order)), plans[order])
@@ -55,6 +58,8 @@ def test_search_improves_stays_in_the_box_and_depends_on_its_seed_alone(kind, ca
 def test_an_unknown_search_is_refused():
     with pytest.raises(ValueError, match="cem, icem, mppi, gradient"):
         SearchPolicy("luck", LinearWorld(), BOX, 3, SearchBudget())
+    with pytest.raises(ValueError, match="two elites"):
+        SearchBudget(samples=19, elites=1)
 
 
 def test_floors_and_replay():
@@ -130,6 +135,36 @@ def test_a_learned_baseline_learns(name):
     test = batch(256)
     predicted = model.blocks(test["latent"], test["goal"], torch.ones(256))
     assert (predicted - test["block"]).square().mean() < 0.1 * test["block"].square().mean()
+
+
+@pytest.mark.parametrize("name", ["gcivl", "gciql"])
+def test_offline_learning_prefers_the_block_that_arrives(name):
+    """From every latent half of the blocks lead to the goal and half away from it. Cloning would answer with their mean,
+    zero; a value tells them apart."""
+    torch.manual_seed(0)
+    make, settings = LEARNED[name]
+    model = make(LATENT, 4, 1, settings(width=64))
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    for _ in range(600):
+        goal = torch.nn.functional.normalize(torch.randn(256, LATENT), dim=1)
+        sign = torch.randint(0, 2, (256, 1)) * 2.0 - 1
+        latent = torch.zeros(256, LATENT)
+        batch = {"latent": latent, "goal": goal, "block": sign * goal, "following": sign * goal}
+        batch |= {"reached": (sign[:, 0] > 0).float(), "offset": torch.ones(256), "future": torch.ones(256)}
+        loss = model.losses(batch)["loss"]
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    goal = torch.nn.functional.normalize(torch.randn(256, LATENT), dim=1)
+    chosen = model.blocks(torch.zeros(256, LATENT), goal, torch.ones(256))
+    assert (chosen * goal).sum(dim=1).mean() > 0.3
+
+
+def test_a_deadline_must_be_given_to_who_needs_it(tiny_world, tiny_cache, tmp_path):
+    policy = train_baseline("gcidm", tiny_world, tiny_cache, SETTINGS, tmp_path, "cpu")
+    problem = PlanProblem(torch.randn(2, 3, 32), torch.randn(2, 2, 10), torch.randn(2, 32))
+    with pytest.raises(ValueError, match="deadline"):
+        policy.decide(Request(problem, None, None, (1, 2)))
 
 
 def test_a_baseline_of_another_world_is_refused(tiny_world, tiny_cache, tmp_path):

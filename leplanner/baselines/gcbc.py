@@ -10,7 +10,8 @@ from .networks import MLP
 
 
 class GCBC(nn.Module):
-    name, stride_blocks = "gcbc", 1.0
+    name, clones, needs_deadline = "gcbc", True, False
+    stride_blocks = 1.0
 
     def __init__(self, latent: int, block_dim: int, block: int, config: GCBCConfig):
         super().__init__()

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 
 class GCIDM(nn.Module):
-    name, stride_blocks = "gcidm", 0.0  # decides every environment step
+    name, clones, needs_deadline = "gcidm", True, True
+    stride_blocks = 0.0  # decides every environment step
 
     def __init__(self, latent: int, block_dim: int, block: int, config: GCIDMConfig):
         super().__init__()

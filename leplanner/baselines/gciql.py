@@ -12,7 +12,8 @@ from .networks import MLP, expectile, follow
 
 
 class GCIQL(nn.Module):
-    name, stride_blocks = "gciql", 1.0
+    name, clones, needs_deadline = "gciql", False, False
+    stride_blocks = 1.0
 
     def __init__(self, latent: int, block_dim: int, block: int, config: GCIQLConfig):
         super().__init__()

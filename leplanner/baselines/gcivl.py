@@ -12,7 +12,8 @@ from .networks import MLP, follow
 
 
 class GCIVL(nn.Module):
-    name, stride_blocks = "gcivl", 1.0
+    name, clones, needs_deadline = "gcivl", False, False
+    stride_blocks = 1.0
 
     def __init__(self, latent: int, block_dim: int, block: int, config: GCIVLConfig):
         super().__init__()
@@ -35,9 +36,7 @@ class GCIVL(nn.Module):
         value_loss = torch.stack(
             [(share * (q - v).square()).mean() for q, v in zip(backed, predicted, strict=True)]
         ).sum()
-        with torch.no_grad():
-            gains = [value(following, goal).squeeze(-1) - v for value, v in zip(self.values, predicted, strict=True)]
-            weight = (self.config.temperature * torch.stack(gains).mean(dim=0)).exp().clamp(max=100.0) * batch["future"]
+        weight = (self.config.temperature * advantage).exp().clamp(max=100.0) * batch["future"]
         actor_loss = (weight * (self.actor(z, goal) - batch["block"]).square().mean(dim=-1)).mean()
         return {"loss": value_loss + actor_loss, "value": value_loss, "actor": actor_loss}
 

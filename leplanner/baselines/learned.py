@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ..artifacts import atomic_path, digest_json, provenance, read_json, write_json
+from ..artifacts import atomic_path, digest_json, digest_tensors, provenance, read_json, write_json
 from ..control.policy import Array, Request
 from ..data.cache import LatentCache
 from ..learning import Learner, TrainProgress, learn
@@ -55,12 +55,15 @@ class LearnedPolicy:
 
     def __init__(self, model: Any, box: ActionBox):
         self.model, self.box, self.name = model.eval().requires_grad_(False), box, model.name
+        self.digest = digest_tensors(model.state_dict())
         self.stride = max(1, int(model.stride_blocks * box.block))
 
     @torch.no_grad()
     def decide(self, request: Request) -> Array:
         current, goal = request.problem.context[:, -1], request.problem.goal
-        remaining = torch.full((len(goal),), float(request.remaining), device=goal.device)
+        if request.remaining is None and self.model.needs_deadline:
+            raise ValueError(f"{self.name} must know the deadline: give the controller a budget of actions.")
+        remaining = torch.full((len(goal),), float(request.remaining or 0), device=goal.device)
         actions = self.model.blocks(current, goal, remaining).cpu()
         size = len(self.box.mean)
         raw = actions.unflatten(-1, (-1, size)) * torch.tensor(self.box.std) + torch.tensor(self.box.mean)
@@ -77,7 +80,8 @@ def train_baseline(
     on_progress: Callable[[TrainProgress], None] = lambda progress: None,
     stop_after: int | None = None,
 ) -> LearnedPolicy:
-    """Train to `out`, or continue; the weights with the least held-out actor loss are kept."""
+    """Train to `out`, or continue. Cloning methods keep the weights with the least held-out error; the error of
+    imitation says nothing about a value, so the others keep their last."""
     if name not in LEARNED:
         raise ValueError(f"Unknown baseline {name!r}; known: {', '.join(LEARNED)}.")
     make, settings = LEARNED[name][0], LEARNED[name][1]()
@@ -105,7 +109,7 @@ def train_baseline(
         losses=lambda batch, generator: model.losses(_tensors(batch, learner.device)),
         validate=look,
         counted={"samples": config.batch},
-        best_by="held_out_error",
+        best_by="held_out_error" if model.clones else None,
         on_progress=on_progress,
         stop_after=stop_after,
     )
@@ -128,6 +132,8 @@ def load_baseline(folder: str | Path, world: World) -> LearnedPolicy:
     make, settings = LEARNED[config["name"]]
     model = make(*config["shape"], settings(**config["settings"]))
     load_strictly(model, read_safetensors(folder / "model.safetensors"), str(folder))
+    if digest_tensors(model.state_dict()) != config["digest"]:
+        raise ValueError(f"{folder}: the weights do not match the digest in config.json. Train the baseline again.")
     return LearnedPolicy(model.to(world.device), ActionBox.of(world.spec))
 
 
@@ -138,6 +144,7 @@ def _save(
     with atomic_path(out / "model.safetensors") as temporary:
         save_file(tensors, temporary)
     config = {"kind": "leplanner baseline", "name": name, "settings": dataclasses.asdict(settings), "shape": shape}
+    config |= {"digest": digest_tensors(model.state_dict())}
     write_json(out / "config.json", config | {"training": history, "provenance": provenance(**inputs)})
 
 

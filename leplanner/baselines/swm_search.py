@@ -29,6 +29,13 @@ class SearchBudget:
     horizon: int = 5  # H, blocks
     learning_rate: float = 0.1  # of the gradient solver's Adam
 
+    def __post_init__(self) -> None:
+        if not 2 <= self.elites <= self.samples or self.rounds < 1:  # the spread of one elite is not a number
+            raise ValueError(
+                f"A search needs at least one round and two elites among its samples; got {self.rounds} rounds, {self.elites} "
+                f"elites of {self.samples} samples. Use at least 20 samples."
+            )
+
 
 class SearchPolicy:
     """One problem after another, each with its own seed: a plan depends on nothing but its problem and that seed.
@@ -59,10 +66,11 @@ class SearchPolicy:
         return self.counter.rows
 
     def decide(self, request: Request) -> Array:
-        return raw_actions(self.plan(request.problem, request.seeds), self.box)
+        return raw_actions(self.plan(request.problem, request.seeds, request.rest), self.box)
 
-    def plan(self, problem: PlanProblem, seeds: tuple[int, ...]) -> Tensor:
-        """Standardised blocks (B, H, A)."""
+    def plan(self, problem: PlanProblem, seeds: tuple[int, ...], rest: Tensor | None = None) -> Tensor:
+        """Standardised blocks (B, H, A). `rest`: what is left of the last plan (B, t, A), where the search begins, as
+        stable-worldmodel's own policy does by default."""
         plans = []
         for row, seed in enumerate(seeds):
             self.solver.torch_gen.manual_seed(seed)
@@ -72,14 +80,9 @@ class SearchPolicy:
                 "goal": problem.goal[row : row + 1],
             }
             with contextlib.redirect_stdout(io.StringIO()):  # they print on every solve
-                plans.append(self.solver.solve(info)["actions"])
+                begin = rest[row : row + 1].cpu() if rest is not None else None
+                plans.append(self.solver.solve(info, begin)["actions"])
         return _clip(torch.cat(plans).float(), self.box)
-
-
-def rescore(dynamics: LatentDynamics, problem: PlanProblem, blocks: Tensor) -> Tensor:
-    """Every method's plan by one scorer: imagined distances (B, H). What solvers call cost differs from one to the next."""
-    with torch.no_grad():
-        return goal_distances(dynamics.rollout(problem.context, problem.past_blocks, blocks), problem.goal)
 
 
 class _Cost:

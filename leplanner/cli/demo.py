@@ -8,11 +8,11 @@ from pathlib import Path
 
 from rich.table import Table
 
+from ..artifacts import read_json
 from ..data.cache import build_cache
 from ..data.collect import collect
 from ..data.episodes import open_episodes
 from ..density.train import train_density
-from ..learning import read_metrics
 from ..planner.train import train_planner
 from ..presets.scales import get_scale
 from ..tasks import get_task
@@ -87,7 +87,7 @@ def demo(task: str = "tworoom", scale: str = "tiny", out: MaybePath = None) -> N
             base / "planner",
             on_progress=lambda p: update(p.step, p.steps),
         )
-    metrics = read_metrics(base / "planner")[-1]
+    metrics = read_json(base / "planner" / "config.json")["training"]["metrics"]
     arrival = ", ".join(f"{distance / metrics['held_out_start']:.0%}" for distance in metrics["held_out_arrival"])
     done(
         "train planner",

@@ -9,17 +9,21 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
+import torch
 from rich.table import Table
 from tyro.conf import arg
 
 from ..artifacts import write_json
 from ..data.episodes import open_episodes
+from ..evaluation.latency import measure_latency
 from ..evaluation.manifest import Manifest, draw_manifest, load_manifest, save_manifest
+from ..evaluation.methods import SEARCH, make_method
 from ..evaluation.runner import EvaluationConfig, TrialRow
 from ..evaluation.runner import evaluate as run_evaluation
 from ..evaluation.statistics import Rate
 from ..evaluation.summary import MethodSummary, summarise
-from ..planner.planner import load_bundle
+from ..planner.planner import TaskPlanner, load_bundle
+from ..planner.problem import PlanProblem
 from ..tasks import get_task
 from .options import Json, MaybeInt, MaybePath, TaskName
 from .progress import bar, console, errors
@@ -41,11 +45,12 @@ def evaluate(
     data: MaybePath = None,
     baselines: MaybePath = None,
     out: MaybePath = None,
-    reference: str = "leplanner",
+    reference: Annotated[str | None, arg(metavar="NAME")] = None,
     history: str = "padded",
     samples: int = 300,
     rounds: int = 30,
     workers: MaybeInt = None,
+    latency: bool = False,
     json_output: Json = False,
 ) -> int:
     """Run methods over the same trials: success with Wilson intervals, paired differences, cost.
@@ -72,11 +77,12 @@ def evaluate(
         data: dataset to draw trials from (default: runs/TASK/data.h5); not needed once the manifest exists.
         baselines: folder of trained baselines (default: runs/TASK/baselines).
         out: folder for manifest, rows and summary (default: runs/TASK/evaluation/PROTOCOL-OFFSET-SEED).
-        reference: the method that others are compared with.
+        reference: the method that others are compared with (default: the first of --methods).
         history: padded (the first frame repeated), or real (from before the start, where the data has it).
         samples: candidates a round, of the searches.
         rounds: of the searches.
         workers: processes (default: one a core); each holds one environment.
+        latency: afterwards time every method's decision alone, in one process, at batch 1 and 50.
         json_output: print JSON instead of tables.
     """
     spec = get_task(task)
@@ -94,6 +100,10 @@ def evaluate(
     )
     bundle = bundle or base / "planner"
     trained = baselines or base / "baselines"
+    trained = trained if trained.exists() else None
+    reference = reference or config.methods[0]
+    if reference not in config.methods:
+        raise ValueError(f"The reference {reference!r} is not among --methods {methods}.")
     seeds = _draws(draws) if draws else [seed]
     reports = {}
     broken = 0
@@ -115,7 +125,7 @@ def evaluate(
                 folder / "manifest.json",
                 dataclasses.replace(config, seed=drawn),
                 folder / "rows.jsonl",
-                trained if trained.exists() else None,
+                trained,
                 workers,
                 show,
             )
@@ -130,9 +140,15 @@ def evaluate(
             "errors": len(failed),
             "methods": [_plain(summary) for summary in summaries],
         }
+        if latency:
+            table, reports[drawn]["latency"] = _latency_table(
+                config.methods, load_bundle(bundle), trained, manifest, config
+            )
+            if not json_output:
+                console.print(table)
         write_json(folder / "summary.json", reports[drawn])
         if not json_output:
-            for table in _tables(summaries, manifest, spec.error_unit) if summaries else []:
+            for table in _tables(summaries, manifest, spec.error_unit, reference):
                 console.print(table)
             console.print(f"{folder}  manifest {manifest.digest[:12]}")
     if json_output:
@@ -141,7 +157,7 @@ def evaluate(
         console.print(_sweep(reports))
     if broken:
         errors.print(
-            f"{broken} trials raised and are not counted; run the same command to try them again.", style="red"
+            f"{broken} trials raised and count for no method; run the same command to try them again.", style="red"
         )
     return 1 if broken else 0
 
@@ -201,19 +217,49 @@ def _plain(summary: MethodSummary) -> dict:
     return value
 
 
-def _tables(summaries: list[MethodSummary], manifest: Manifest, unit: str) -> list[Table]:
+def _tables(summaries: list[MethodSummary], manifest: Manifest, unit: str, reference: str) -> list[Table]:
     title = f"{manifest.task}, {manifest.protocol}, goals {manifest.offset} actions ahead, budget {manifest.budget}"
     success = _empty_table(f"{title}: success in %, 95 % intervals", "any time", "final", "held 5", "strict")
-    paired = _empty_table(f"any-time success against {summaries[0].versus}, paired", "difference", "95 %", "p")
-    cost = _empty_table("cost of a decision", "rows", "plan ms", "encode ms", f"final error, {unit}")
+    paired = _empty_table("any-time success, paired", "against", "difference", "95 %", "p")
+    cost = _empty_table("a decision", "rows", "plan ms", "encode ms", "imagined", f"final error, {unit}")
     for s in summaries:
         name, m = f"{s.method} ({s.any_time.trials})", str(s.replan)
         success.add_row(name, m, *(_show(rate) for rate in (s.any_time, s.final, s.held, s.strict)))
-        if d := s.difference:
+        for other, d in s.differences.items():
             interval = f"{100 * d.low:+.1f} to {100 * d.high:+.1f}"
-            paired.add_row(name, m, f"{100 * d.difference:+.1f}", interval, f"{d.p_value:.2g}")
-        cost.add_row(name, m, f"{s.rows_a_plan:.0f}", f"{s.plan_ms:.1f}", f"{s.encode_ms:.1f}", f"{s.final_error:.3g}")
+            paired.add_row(name, m, f"{reference} {other}", f"{100 * d.difference:+.1f}", interval, f"{d.p_value:.2g}")
+        imagined = f"{s.imagined:.3f}" if s.imagined is not None else ""
+        times = (f"{s.rows_a_plan:.0f}", f"{s.plan_ms:.1f}", f"{s.encode_ms:.1f}")
+        cost.add_row(name, m, *times, imagined, f"{s.final_error:.3g}")
     return [success, paired, cost] if paired.row_count else [success, cost]
+
+
+def _latency_table(
+    methods: tuple[str, ...], planner: TaskPlanner, baselines: Path | None, manifest: Manifest, config: EvaluationConfig
+) -> tuple[Table, list[dict]]:
+    """Random problems: time does not depend on them. A search takes one problem after another, so its batch of 50 is 50
+    times its batch of 1 and not measured."""
+    threads = torch.get_num_threads()
+    table = _empty_table(f"milliseconds a decision, {threads} threads, warm", "plan", "p95", "encode", "p95", "rows")
+    table.columns[1].header = "batch"
+    shape = planner.model.config
+    found = []
+    for batch in (1, 50):
+        torch.manual_seed(0)
+        problem = PlanProblem(
+            torch.randn(batch, shape.context, shape.latent),
+            torch.randn(batch, shape.context - 1, shape.block_dim),
+            torch.randn(batch, shape.latent),
+        )
+        for name in methods:
+            if name in ("replay", "nothing", "random") or (batch > 1 and name in SEARCH):
+                continue
+            make = make_method(name, planner, baselines, manifest.budget, config.samples, config.rounds)
+            measured = measure_latency(make(manifest.trials[0]), planner.world, problem)
+            found.append(dataclasses.asdict(measured))
+            times = (measured.plan_ms, measured.plan_ms_p95, measured.encode_ms, measured.encode_ms_p95)
+            table.add_row(name, str(batch), *(f"{ms:.1f}" for ms in times), str(measured.rows))
+    return table, found
 
 
 def _empty_table(title: str, *columns: str) -> Table:

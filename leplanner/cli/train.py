@@ -7,9 +7,10 @@ from pathlib import Path
 
 from rich.table import Table
 
+from ..artifacts import read_json
 from ..data.cache import open_cache
 from ..density.mixture import load_density
-from ..learning import Metrics, TrainProgress, read_metrics
+from ..learning import Metrics, TrainProgress
 from ..planner.train import train_planner
 from ..presets.scales import get_scale
 from ..world.world import load_world
@@ -89,7 +90,7 @@ def train(
             update(progress.step, progress.steps, note)
 
         planner = train_planner(frozen, cache, supported, shape, config, out, device, show)
-    console.print(_table(read_metrics(out)[-1], task))
+    console.print(_table(read_json(out / "config.json")["training"]["metrics"], task))
     console.print(f"{out}  bundle {planner.digest[:12]}")
 
 
@@ -97,12 +98,14 @@ def _table(metrics: Metrics, task: str) -> Table:
     """Mean held-out distance of the final plan after each block, by how far away the goal was."""
     start, profile = metrics["held_out_start"], metrics["held_out_profile"]
     by_k = ", ".join(f"{distance / start:.2%}" for distance in metrics["held_out_arrival"])
-    title = f"{task}: held-out distance after each block at the last step, in % of the start's {start:.3f}"
+    title = f"{task}: held-out distance after each block, in % of the start's {start:.3f} (step {metrics['step']})"
     table = Table(title=f"{title}\narrival by k: {by_k}")
     table.add_column("goal at q")
-    for block in range(len(profile[0])):
+    for block in range(len(profile)):
         table.add_column(f"block {block + 1}", justify="right")
     for q, (row, best) in enumerate(zip(profile, metrics["held_out_profile_minimum"], strict=True), start=1):
+        if row is None:  # no held-out goal lies so far away
+            continue
         cells = [f"{100 * distance / start:.2f}" for distance in row]
         cells[best - 1] = f"[bold]{cells[best - 1]}[/bold]"
         table.add_row(str(q), *cells)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from torch import Tensor
 from ..data.episodes import Episodes, read_frames
 from ..planner.problem import PlanProblem
 from ..world.world import World
-from .policy import Policy, Request
+from .policy import Policy, Request, imagined_distance
 
 Array = np.ndarray
 
@@ -36,6 +37,7 @@ class Decision:
     encode_ms: float  # frames encoded since the last decision
     plan_ms: float
     rows: int  # predictor transitions
+    imagined: float | None  # where its plan ends in imagination, by one scorer for all; None if it plans no H blocks
 
 
 class Controller:
@@ -68,7 +70,8 @@ class Controller:
         self.latents: dict[int, Tensor] = {}  # by block number; the start is 0, real history lies before
         self.executed: list[Array] = []  # actions (B, d_a)
         self.past: dict[int, Tensor] = {}  # standardised block (B, A) leaving a frame, by block number
-        self.decisions: list[Decision] = []
+        self.decisions: deque[Decision] = deque(maxlen=1000)
+        self.rest: Tensor | None = None  # planned and not executed
         self._encode_ms = 0.0
         if history is not None:
             frames, actions = history
@@ -112,11 +115,11 @@ class Controller:
 
     def _decide(self) -> None:
         assert self.goal is not None
-        remaining = self.budget - self.step if self.budget is not None else 0
-        draws = np.random.SeedSequence([self.decided]).generate_state(1)[0]
-        seeds = tuple(int(np.random.SeedSequence([seed, int(draws)]).generate_state(1)[0]) for seed in self.seeds)
+        remaining = self.budget - self.step if self.budget is not None else None
+        seeds = tuple(int(np.random.SeedSequence([seed, self.decided]).generate_state(1)[0]) for seed in self.seeds)
+        problem = self._problem()
         rows, began = self.policy.rows, time.perf_counter()
-        actions = self.policy.decide(Request(self._problem(), remaining, seeds))
+        actions = self.policy.decide(Request(problem, remaining, self.rest, seeds))
         plan_ms = 1e3 * (time.perf_counter() - began)
         keep = self.policy.stride or self.execute * self.block
         if actions.shape[:2] != (self.batch, max(keep, actions.shape[1])) or not np.isfinite(actions).all():
@@ -125,8 +128,17 @@ class Controller:
                 f"{self.batch} rows of at least {keep} finite actions are needed. Execute fewer blocks, or plan farther."
             )
         self.queue = [actions[:, i] for i in range(keep)]
-        self.decisions.append(Decision(self._encode_ms, plan_ms, (self.policy.rows - rows) // self.batch))
+        rows = (self.policy.rows - rows) // self.batch
+        imagined = None
+        if self.policy.stride is None and self.policy.frames:
+            blocks = self._standardised(actions)
+            imagined = imagined_distance(self.world, problem, blocks).mean().item()
+            self.rest = blocks[:, self.execute :] if blocks.shape[1] > self.execute else None
+        self.decisions.append(Decision(self._encode_ms, plan_ms, rows, imagined))
         self._encode_ms, self.decided = 0.0, self.decided + 1
+        for known in (self.latents, self.past):  # a loop may run for days
+            for number in [n for n in known if n <= self.step // self.block - self.world.spec.model.context]:
+                del known[number]
 
     def _problem(self) -> PlanProblem:
         """The context of the current block: real as far as it is known, padded before."""
@@ -155,9 +167,14 @@ class Controller:
     def _record(self, action: Array) -> None:
         self.executed.append(action)
         if len(self.executed) == self.block:
-            block = self.world.spec.action_scale.standardise(np.stack(self.executed, axis=1))
-            self.past[self.step // self.block] = torch.from_numpy(block.reshape(self.batch, -1)).to(self.world.device)
+            self.past[self.step // self.block] = self._standardised(np.stack(self.executed, axis=1))[:, 0]
             self.executed = []
+
+    def _standardised(self, actions: Array) -> Tensor:
+        """Raw (B, T * f, d_a) -> standardised blocks (B, T, A)."""
+        values = self.world.spec.action_scale.standardise(actions)
+        blocks = values.reshape(len(actions), -1, self.block * actions.shape[2])
+        return torch.from_numpy(blocks).to(self.world.device)
 
     def _encode(self, frames: Array) -> Tensor:
         began = time.perf_counter()

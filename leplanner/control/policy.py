@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..planner.actions import ActionBox
 from ..planner.planner import Planner
-from ..planner.problem import LatentDynamics, PlanProblem
+from ..planner.problem import LatentDynamics, PlanProblem, goal_distances
 
 Array = np.ndarray
 
@@ -21,7 +21,8 @@ class Request:
     """What is known when a decision is due."""
 
     problem: PlanProblem
-    remaining: int  # environment actions until the deadline, this one included; few policies may use it
+    remaining: int | None  # environment actions until the deadline, this one included, if there is one
+    rest: Tensor | None  # what is left of the last plan: standardised blocks (B, t, A)
     seeds: tuple[int, ...]  # one a row: whatever a policy draws, it draws from these
 
 
@@ -78,5 +79,8 @@ def raw_actions(blocks: Tensor, box: ActionBox) -> Array:
     return box.raw(blocks.detach().float().cpu()).flatten(1, 2).numpy()
 
 
-def generators(request: Request) -> list[torch.Generator]:
-    return [torch.Generator().manual_seed(seed) for seed in request.seeds]
+def imagined_distance(dynamics: LatentDynamics, problem: PlanProblem, blocks: Tensor) -> Tensor:
+    """Every method's plan by one scorer: the distance of its last imagined latent to the goal (B,). What solvers call
+    cost differs from one to the next."""
+    with torch.no_grad():
+        return goal_distances(dynamics.rollout(problem.context, problem.past_blocks, blocks), problem.goal)[:, -1]

@@ -1,8 +1,10 @@
 """A drop-in for the solver of stable-worldmodel's `WorldModelPolicy`: the same protocol, our planner behind it.
 
-    policy = WorldModelPolicy(solver=lp.Solver(planner), config=PlanConfig(horizon=5, receding_horizon=1, action_block=5))
+    solver = lp.Solver(planner)
+    config = PlanConfig(horizon=5, receding_horizon=1, action_block=5)
+    policy = WorldModelPolicy(solver=solver, config=config, process=solver.process)
 
-Nothing of stable-worldmodel is imported here: its protocol is a handful of methods and a dictionary.
+As every solver there it plans in standardised units; `process` turns actions into the environment's own. Nothing of stable-worldmodel is imported here: its protocol is a handful of methods and a dictionary.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..planner.actions import ActionBox
 from ..planner.planner import TaskPlanner
 from ..planner.problem import Plan, PlanProblem
 
@@ -29,6 +32,19 @@ class _Memory:
     row: int = 0  # its row in that plan
 
 
+class ActionProcess:
+    """stable-worldmodel's `Transformable`: raw actions to standardised ones and back, with the world's own statistics."""
+
+    def __init__(self, box: ActionBox):
+        self.box, self.mean, self.std = box, np.array(box.mean, np.float32), np.array(box.std, np.float32)
+
+    def transform(self, actions: Any) -> Any:
+        return (actions - self.mean) / self.std
+
+    def inverse_transform(self, actions: Any) -> Any:
+        return np.clip(np.asarray(actions) * self.std + self.mean, self.box.low, self.box.high)
+
+
 class Solver:
     """Frames in, standardised action blocks out. Keeps each environment's history itself: release 0.1.1 accepts
     `history_len` and ignores it. Between two plans further apart than one block no frame is shown to a solver; what was
@@ -36,6 +52,7 @@ class Solver:
 
     def __init__(self, planner: TaskPlanner):
         self.planner = planner
+        self.process = {"action": ActionProcess(planner.model.box)}
         self.memories: dict[int, _Memory] = {}
 
     def configure(self, *, action_space: Any, n_envs: int, config: Any) -> None:
@@ -91,11 +108,12 @@ class Solver:
         if "id" not in info or "step_idx" not in info:
             return _Memory()
         name, step = (int(np.asarray(info[key][row]).reshape(-1)[-1]) for key in ("id", "step_idx"))
-        memory = self.memories.get(name)
+        memory = self.memories.pop(name, None)
         if memory is None or step <= memory.step:  # a new episode
-            memory = self.memories[name] = _Memory()
-            for old in list(self.memories)[: -4 * max(1, self._n_envs)]:  # episodes that are long over
-                del self.memories[old]
+            memory = _Memory()
+        self.memories[name] = memory  # the last used stands last
+        for old in list(self.memories)[: -4 * max(1, self._n_envs)]:  # episodes that are long over
+            del self.memories[old]
         memory.step = step
         return memory
 

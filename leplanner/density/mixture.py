@@ -18,7 +18,7 @@ from ..world.world import load_strictly, read_safetensors
 
 @dataclass(frozen=True)
 class DensityConfig:
-    """Defaults are the paper's."""
+    """Sizes are the paper's. Where it emits logarithms of deviations, this adds a smooth positive number to `min_std`."""
 
     latent: int = 192  # D
     block_dim: int = 10  # A
@@ -58,9 +58,10 @@ class MixtureDensity(nn.Module):
 class Density:
     """A frozen mixture with its calibrated threshold c95. Gradients flow through it to blocks and contexts."""
 
-    def __init__(self, model: MixtureDensity, threshold: float):
+    def __init__(self, model: MixtureDensity, threshold: float, world_digest: str = ""):
         self.model = model.eval().requires_grad_(False)
         self.threshold = threshold
+        self.world_digest = world_digest  # of the world whose latents it was fitted on
 
     @property
     def digest(self) -> str:
@@ -81,7 +82,8 @@ def save_density(density: Density, folder: Path, history: dict[str, Any] | None 
     with atomic_path(folder / "density.safetensors") as temporary:
         save_file(tensors, temporary)
     config = {"kind": "leplanner density", "model": dataclasses.asdict(density.model.config)}
-    config |= {"threshold": density.threshold, "digest": density.digest, "training": history or {}}
+    config |= {"threshold": density.threshold, "world_digest": density.world_digest}
+    config |= {"digest": density.digest, "training": history or {}}
     write_json(folder / "config.json", {**config, "provenance": provenance(**inputs)})
 
 
@@ -94,7 +96,7 @@ def load_density(folder: str | Path) -> Density:
         raise ValueError(
             f"{folder}/config.json does not describe a leplanner density. Fit one with: leplanner density TASK"
         )
-    density = Density(MixtureDensity(DensityConfig(**config["model"])), config["threshold"])
+    density = Density(MixtureDensity(DensityConfig(**config["model"])), config["threshold"], config["world_digest"])
     load_strictly(density.model, read_safetensors(folder / "density.safetensors"), str(folder))
     if density.digest != config["digest"]:
         raise ValueError(f"{folder}: the weights do not match the digest in config.json. Fit the density again.")

@@ -22,7 +22,7 @@ from .mixture import Density, DensityConfig, MixtureDensity, load_density, save_
 
 @dataclass(frozen=True)
 class DensityTrainConfig:
-    """Defaults are the paper's: Adam (no weight decay), a constant rate, 4000 steps."""
+    """Defaults are the paper's: Adam (no weight decay), a constant rate, 4000 steps. The clip only stops accidents."""
 
     components: int = 16
     width: int = 256
@@ -79,7 +79,8 @@ def train_density(
     )
     if (out / "config.json").exists():
         return load_density(out)
-    density = Density(model, float(np.quantile(held_out_scores(model, held_out, seed=1), config.quantile)))
+    threshold = float(np.quantile(held_out_scores(model, held_out, seed=1), config.quantile))
+    density = Density(model, threshold, world.digest)
     if learner.done == config.steps:
         history = {"config": dataclasses.asdict(config), "metrics": metrics, "held_out_score": learner.best_score}
         save_density(density, out, history, world=cache.world_digest, data=cache.data_digest)
@@ -87,7 +88,7 @@ def train_density(
 
 
 def held_out_scores(model: MixtureDensity, windows: PlanWindows, seed: int, count: int = 8192) -> np.ndarray:
-    """Scores of real blocks in their real contexts."""
+    """Scores of real blocks, in contexts padded as often as in training."""
     with torch.no_grad():
         batch = windows.draw(np.random.default_rng(seed), count, max_offset=1)
         return _scores(model, batch).cpu().numpy()

@@ -25,24 +25,25 @@ class Latency:
     encode_ms_p95: float
 
 
-def measure_latency(policy: Policy, world: World, problem: PlanProblem, repeats: int = 20) -> Latency:
-    """Every method of a table is measured by this function, in one process, on the same problems."""
+def measure_latency(policy: Policy, world: World, problem: PlanProblem, seconds: float = 5.0) -> Latency:
+    """Every method of a table is measured by this function, in one process, on the same problems: at least 3 decisions,
+    more as long as the time lasts."""
     batch = len(problem.goal)
-    request = Request(problem, remaining=50, seeds=tuple(range(batch)))
+    request = Request(problem, remaining=50, rest=None, seeds=tuple(range(batch)))
     size = world.spec.frame_size
     frames = np.zeros((batch, size, size, 3), np.uint8)
     before = policy.rows
     policy.decide(request)
     rows = (policy.rows - before) // batch
-    plan = _times(lambda: policy.decide(request), repeats, world.device)
-    encode = _times(lambda: world.encode(frames), repeats, world.device) if policy.frames else np.zeros(1)
+    plan = _times(lambda: policy.decide(request), seconds, world.device)
+    encode = _times(lambda: world.encode(frames), seconds, world.device) if policy.frames else np.zeros(1)
     return Latency(policy.name, batch, *_median_and_p95(plan), rows, *_median_and_p95(encode))
 
 
-def _times(run: Callable[[], object], repeats: int, device: torch.device) -> np.ndarray:
-    run()
-    times = []
-    for _ in range(repeats):
+def _times(run: Callable[[], object], seconds: float, device: torch.device) -> np.ndarray:
+    run()  # warm
+    times: list[float] = []
+    while len(times) < 3 or (sum(times) < 1e3 * seconds and len(times) < 100):
         began = time.perf_counter()
         run()
         if device.type == "cuda":

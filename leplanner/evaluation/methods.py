@@ -14,7 +14,10 @@ from ..planner.actions import ActionBox
 from ..planner.planner import TaskPlanner
 from .manifest import Trial
 
-METHODS = ("leplanner", "cem", "icem", "mppi", "gradient", *LEARNED, "random", "nothing", "replay")
+SEARCH = ("cem", "icem", "mppi", "gradient")
+# these decide at their own pace, whatever m: every action (0), or every block (1); or look at nothing
+OWN_PACE = {"gcidm": 0, "gcbc": 1, "gcivl": 1, "gciql": 1, "nothing": 1, "replay": 1}
+METHODS = ("leplanner", *SEARCH, *LEARNED, "random", "nothing", "replay")
 PolicyFor = Callable[[Trial], Policy]
 
 
@@ -22,6 +25,13 @@ def check_methods(names: tuple[str, ...]) -> None:
     unknown = [name for name in names if name not in METHODS]
     if unknown or not names:
         raise ValueError(f"Unknown method {', '.join(unknown) or '(none given)'}; known: {', '.join(METHODS)}.")
+
+
+def method_digest(name: str, planner: TaskPlanner, baselines: Path | None) -> str:
+    """Of the weights a method decides with."""
+    if name in LEARNED and baselines is not None:
+        return load_baseline(baselines / name, planner.world).digest
+    return planner.digest if name == "leplanner" else planner.world.digest
 
 
 def make_method(
@@ -52,5 +62,5 @@ def _make_policy(
     from ..baselines.swm_search import SearchBudget, SearchPolicy
 
     config = planner.model.config
-    search = SearchBudget(samples=samples, rounds=rounds, elites=max(1, samples // 10), horizon=config.horizon)
+    search = SearchBudget(samples=samples, rounds=rounds, elites=samples // 10, horizon=config.horizon)
     return SearchPolicy(name, planner.world, box, config.context, search)

@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from ..planner.planner import TaskPlanner, load_bundle
 from ..tasks import Task, get_task
 from ..tasks.spec import Simulator
 from .manifest import Manifest, Trial, load_manifest
-from .methods import PolicyFor, check_methods, make_method
+from .methods import OWN_PACE, PolicyFor, check_methods, make_method, method_digest
 from .metrics import judge
 
 
@@ -49,12 +49,12 @@ class EvaluationConfig:
 @dataclass(frozen=True)
 class TrialRow:
     method: str
-    replan: int
+    replan: int  # m, blocks executed before planning again; 0: it decides before every action
     trial: int
     seed: int
     settings: dict[str, Any]  # what else decided this row: history, search budget
     manifest: str  # digest
-    planner: str  # digest of the bundle
+    weights: str  # digest of what the method decides with
     fingerprint: dict[str, Any]
     success_any: bool | None = None
     success_final: bool | None = None
@@ -65,13 +65,11 @@ class TrialRow:
     decisions: int | None = None
     rows: int | None = None  # predictor transitions, all decisions together
     rows_a_plan: float | None = None
+    imagined: float | None = None  # where its plans end in imagination, mean over decisions, by one scorer for all
     encode_ms: float | None = None  # median a decision
     plan_ms: float | None = None
     environment_ms: float | None = None  # stepping and rendering, the whole trial
-    error: str | None = None  # why the trial could not be run; then all above is None, and it counts for nobody
-
-
-TIMES = ("encode_ms", "plan_ms", "environment_ms", "fingerprint")  # what may differ between two equal runs
+    error: str | None = None  # why the trial could not be run; it then counts for no method
 
 
 def run_trial(
@@ -88,7 +86,7 @@ def run_trial(
     size, block = planner.world.spec.frame_size, planner.world.spec.block
     start, goal = np.array(trial.start_state), np.array(trial.goal_state)
     seed = int(np.random.SeedSequence([config.seed, trial.index]).generate_state(1)[0])
-    controller = Controller(policy, planner.world, execute=replan, budget=manifest.budget)
+    controller = Controller(policy, planner.world, execute=max(1, replan), budget=manifest.budget)
     looks = policy.frames > 0
     history = _history(sim, trial, size, block, task.action_dim) if looks and config.real_history else None
     controller.reset(_frame(sim, goal, size) if looks else _no_goal(planner), history, seeds=(seed,))
@@ -107,10 +105,12 @@ def run_trial(
     made = controller.decisions
     outcome = dataclasses.asdict(judge(task, np.stack(states), goal))
     rows = sum(decision.rows for decision in made)
+    imagined = [decision.imagined for decision in made if decision.imagined is not None]
     return outcome | {
         "decisions": len(made),
         "rows": rows,
         "rows_a_plan": rows / len(made),
+        "imagined": float(np.mean(imagined)) if imagined else None,
         "encode_ms": float(np.median([decision.encode_ms for decision in made])),
         "plan_ms": float(np.median([decision.plan_ms for decision in made])),
         "environment_ms": 1e3 * spent,
@@ -160,7 +160,9 @@ def _run_job(
         _worker.update(sim=make_simulator(task, visuals), methods={})
     planner, trials, methods = _worker["planner"], _worker["manifest"], _worker["methods"]
     common: dict[str, Any] = {"method": job.method, "replan": job.replan, "trial": job.trial, "seed": config.seed}
-    common |= {"settings": config.settings, "manifest": trials.digest, "planner": planner.digest}
+    if ("digest", job.method) not in methods:
+        methods["digest", job.method] = method_digest(job.method, planner, Path(baselines) if baselines else None)
+    common |= {"settings": config.settings, "manifest": trials.digest, "weights": methods["digest", job.method]}
     common |= {"fingerprint": fingerprint()}
     try:
         if job.method not in methods:
@@ -211,18 +213,14 @@ def evaluate(
     for name in config.methods:  # a method that cannot be made is said at once, not trial by trial
         make_method(name, planner, baselines, manifest.budget, config.samples, config.rounds)
     count = min(config.trials or len(manifest.trials), len(manifest.trials))
-    identity = {
-        "manifest": manifest.digest,
-        "planner": planner.digest,
-        "seed": config.seed,
-        "settings": config.settings,
-    }
-    kept = _readable_rows(rows_path, identity)
+    identity = {"manifest": manifest.digest, "seed": config.seed, "settings": config.settings}
+    weights = {name: method_digest(name, planner, baselines) for name in config.methods}
+    kept = _readable_rows(rows_path, identity, weights)
     done = {(row.method, row.replan, row.trial) for row in kept}
     wanted = [_Job(name, m, trial) for name in config.methods for m in _replans(name, config) for trial in range(count)]
     missing = [job for job in wanted if (job.method, job.replan, job.trial) not in done]
-    processes = min(workers or os.cpu_count() or 1, max(1, len(missing)))
-    threads = max(1, (os.cpu_count() or 1) // processes)
+    processes = workers or os.cpu_count() or 1
+    threads = max(1, (os.cpu_count() or 1) // processes)  # whatever is left to do: a resumed run computes the same
     work = partial(_run_job, str(bundle), str(manifest_path), str(baselines) if baselines else None, config, threads)
     finished = len(wanted) - len(missing)
     with rows_path.open("a") as file:
@@ -239,20 +237,20 @@ def evaluate(
 
 
 def _replans(name: str, config: EvaluationConfig) -> tuple[int, ...]:
-    """Replaying looks at nothing: how often it would replan makes no difference, so it runs once."""
-    return config.replan[:1] if name in ("replay", "nothing") else config.replan
+    return (OWN_PACE[name],) if name in OWN_PACE else config.replan
 
 
 def read_rows(path: Path) -> list[TrialRow]:
     return [TrialRow(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def _readable_rows(path: Path, identity: dict[str, Any]) -> list[TrialRow]:
+def _readable_rows(path: Path, identity: dict[str, Any], weights: dict[str, str]) -> list[TrialRow]:
     """What an earlier run left: a half-written last line and rows of trials that raised are dropped."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         return []
-    lines = path.read_text().splitlines()
+    text = path.read_text()
+    lines = text.splitlines()
     rows = []
     for number, line in enumerate(lines):
         try:
@@ -261,18 +259,15 @@ def _readable_rows(path: Path, identity: dict[str, Any]) -> list[TrialRow]:
             if number < len(lines) - 1:
                 raise ValueError(f"{path}, line {number + 1}, is not a trial's row. Choose another --out.") from error
     for row in rows:
-        found = {name: getattr(row, name) for name in identity}
-        if found != identity:
+        wanted = identity | {"weights": weights.get(row.method, row.weights)}
+        found = {name: getattr(row, name) for name in wanted}
+        if found != wanted:
             raise ValueError(
-                f"{path} holds rows of another manifest, bundle, seed or setting ({found}; now {identity}). Choose another --out."
+                f"{path} holds rows of {row.method} with another manifest, seed, setting or other weights ({found}; now {wanted}). "
+                "Choose another --out."
             )
     good = [row for row in rows if row.error is None]
-    if len(good) < len(lines):
+    if len(good) < len(lines) or not text.endswith("\n"):
         with atomic_path(path) as temporary:
             temporary.write_text("".join(json.dumps(dataclasses.asdict(row)) + "\n" for row in good))
     return good
-
-
-def stable(rows: Iterable[TrialRow]) -> list[dict[str, Any]]:
-    """Rows without what depends on the machine and the moment: equal for two runs of the same trials."""
-    return [{k: v for k, v in dataclasses.asdict(row).items() if k not in TIMES} for row in rows]

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .methods import OWN_PACE
 from .runner import TrialRow
 from .statistics import PairedDifference, Rate, paired_difference, wilson
+
+Group = dict[int, TrialRow]  # one method at one m: rows by trial
 
 
 @dataclass(frozen=True)
@@ -19,41 +22,40 @@ class MethodSummary:
     final: Rate
     held: Rate
     strict: Rate
-    versus: str  # the reference method, at the same replanning
-    difference: PairedDifference | None  # of any-time success, over the trials both ran
+    differences: dict[
+        int, PairedDifference
+    ]  # of any-time success to the reference method at m, over the trials both ran
     rows_a_plan: float
     encode_ms: float
     plan_ms: float
     final_error: float  # median, in the task's unit
+    imagined: float | None  # mean distance to the goal at which its plans end in imagination
 
 
 def summarise(rows: Sequence[TrialRow], reference: str) -> list[MethodSummary]:
-    groups: dict[tuple[str, int], dict[int, TrialRow]] = {}
-    for row in rows:
-        if row.error is None:
-            groups.setdefault((row.method, row.replan), {})[row.trial] = row
-    return [_summary(key, group, groups, reference) for key, group in groups.items()]
-
-
-def _summary(
-    key: tuple[str, int],
-    group: dict[int, TrialRow],
-    groups: dict[tuple[str, int], dict[int, TrialRow]],
-    reference: str,
-) -> MethodSummary:
-    method, replan = key
-    mine = list(group.values())
-    other = groups.get((reference, replan), {})
-    shared = sorted(group.keys() & other.keys())
-    difference = None
-    if shared and method != reference:
-        difference = paired_difference(
-            np.array([group[i].success_any for i in shared]), np.array([other[i].success_any for i in shared])
+    """A trial that raised for one method counts for none: all are judged on the same trials."""
+    if reference not in {row.method for row in rows}:
+        raise ValueError(
+            f"The reference method {reference!r} is not among those that ran. Choose one with --reference."
         )
+    raised = {row.trial for row in rows if row.error is not None}
+    groups: dict[tuple[str, int], Group] = {}
+    for row in rows:
+        if row.trial not in raised:
+            groups.setdefault((row.method, row.replan), {})[row.trial] = row
+    references = {replan: group for (method, replan), group in groups.items() if method == reference}
+    return [_summary(method, replan, group, references, reference) for (method, replan), group in groups.items()]
+
+
+def _summary(method: str, replan: int, group: Group, references: dict[int, Group], reference: str) -> MethodSummary:
+    """A method at its own pace is compared with the reference at each of its m, others at the same m."""
+    mine = list(group.values())
 
     def column(name: str) -> np.ndarray:
         return np.array([getattr(row, name) for row in mine], float)
 
+    compared = {} if method == reference else {m: g for m, g in references.items() if method in OWN_PACE or m == replan}
+    imagined = column("imagined")
     return MethodSummary(
         method=method,
         replan=replan,
@@ -61,12 +63,19 @@ def _summary(
         final=_rate(column("success_final")),
         held=_rate(column("success_held")),
         strict=_rate(column("strict")),
-        versus=reference,
-        difference=difference,
+        differences={m: _difference(group, other) for m, other in compared.items() if group.keys() & other.keys()},
         rows_a_plan=float(column("rows_a_plan").mean()),
         encode_ms=float(np.median(column("encode_ms"))),
         plan_ms=float(np.median(column("plan_ms"))),
         final_error=float(np.median(column("final_error"))),
+        imagined=float(imagined.mean()) if np.isfinite(imagined).all() else None,
+    )
+
+
+def _difference(group: Group, other: Group) -> PairedDifference:
+    shared = sorted(group.keys() & other.keys())
+    return paired_difference(
+        np.array([group[i].success_any for i in shared]), np.array([other[i].success_any for i in shared])
     )
 
 

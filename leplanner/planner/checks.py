@@ -33,6 +33,12 @@ def check_dynamics(dynamics: LatentDynamics, context: Tensor, past_blocks: Tenso
     )
     alone = dynamics.rollout(context[:1], past_blocks[:1], plan[:1])
     _require(_close(alone, latents[:1]), "rollout of a row depends on the other rows of its batch")
+    prepare = getattr(dynamics, "prepare", None)
+    if prepare is not None:
+        _require(
+            _close(prepare(context, past_blocks)(plan), latents),
+            "prepare(context, past_blocks)(plan) differs from rollout",
+        )
     later = plan.detach().clone()
     later[:, -1] += 1.0
     changed = dynamics.rollout(context, past_blocks, later)

@@ -79,6 +79,7 @@ def save_bundle(planner: TaskPlanner, folder: Path, history: dict[str, Any] | No
     if planner.density:
         parts["density"] = planner.density.model
         config["density"] = dataclasses.asdict(planner.density.model.config) | {"threshold": planner.density.threshold}
+        config["density"] |= {"world_digest": planner.density.world_digest}
     for name, module in parts.items():
         tensors = {key: tensor.detach().cpu().contiguous() for key, tensor in module.state_dict().items()}
         with atomic_path(folder / f"{name}.safetensors") as temporary:
@@ -102,8 +103,8 @@ def load_bundle(folder: str | Path) -> TaskPlanner:
     density = None
     if "density" in config:
         shape = dict(config["density"])
-        threshold = shape.pop("threshold")
-        density = Density(MixtureDensity(DensityConfig(**shape)), threshold)
+        threshold, fitted_on = shape.pop("threshold"), shape.pop("world_digest")
+        density = Density(MixtureDensity(DensityConfig(**shape)), threshold, fitted_on)
         load_strictly(density.model, read_safetensors(folder / "density.safetensors"), f"{folder}/density.safetensors")
     load_strictly(world.model, read_safetensors(folder / "world.safetensors"), f"{folder}/world.safetensors")
     load_strictly(model, read_safetensors(folder / "planner.safetensors"), f"{folder}/planner.safetensors")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -77,12 +78,14 @@ def max_offset(stages: list[tuple[float, int]], share: float) -> int:
 
 
 def pick_engine(wanted: str, device: torch.device) -> str:
-    """Compiling pays where a compiler is: a C++ one for the CPU, Triton for CUDA."""
+    """Compiling pays where a compiler is: a C++ one for the CPU; for CUDA, Triton comes with torch."""
     if wanted not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}; got {wanted!r}.")
     if wanted != "auto":
         return wanted
-    can_compile = device.type == "cuda" or (device.type == "cpu" and any(map(shutil.which, ("g++", "clang++"))))
+    can_compile = device.type == "cuda" or (
+        device.type == "cpu" and shutil.which(os.environ.get("CXX", "g++")) is not None
+    )
     return "compiled" if can_compile else "plain"
 
 
@@ -163,7 +166,7 @@ def train_planner(
 ) -> TaskPlanner:
     """Train to `out`, or continue the run that `out` holds; ends as a bundle with the best held-out weights."""
     keep_freed_memory()
-    check_density(density, shape)
+    check_density(density, world, config)
     train, held_out = world.plan_windows(cache, config.pad_share)
     chosen_device = pick_device(device)
     with torch.random.fork_rng(devices=[]):
@@ -200,16 +203,27 @@ def train_planner(
     return planner
 
 
-def check_density(density: Density | None, shape: PlannerConfig) -> None:
+def check_density(density: Density | None, world: World, config: PlannerTrainConfig) -> None:
     if density is None:
+        if config.support_weight:
+            raise ValueError(
+                f"The support penalty (weight {config.support_weight}) needs a density. Fit one (leplanner density TASK), or set "
+                "--support-weight 0."
+            )
         return
+    model = world.spec.model
     for name in ("latent", "block_dim", "context"):
-        theirs, ours = getattr(density.model.config, name), getattr(shape, name)
+        theirs, ours = getattr(density.model.config, name), getattr(model, name)
         if theirs != ours:
             raise ValueError(
                 f"The density was fitted for {name} {theirs}, the planner's world has {ours}. Fit it on this world's "
                 "latents: leplanner density TASK --out DIR"
             )
+    if density.world_digest != world.digest:
+        raise ValueError(
+            f"The density was fitted on the latents of another world ({density.world_digest[:12]}, this one is "
+            f"{world.digest[:12]}). Fit it again: leplanner density TASK --out DIR"
+        )
 
 
 def as_sample(batch: PlanBatch, device: torch.device) -> Sample:

@@ -26,14 +26,20 @@ class PlannerReport:
     start: float  # mean distance from the current latent to the goal
     arrival: list[float]  # mean d_q, for each k
     terminal: list[float]  # mean d_H, for each k
-    profile: list[list[float]]  # [q - 1][j - 1]: mean d_j of the final plan for goals q blocks away
+    profile: list[
+        list[float] | None
+    ]  # [q - 1][j - 1]: mean d_j of the final plan for goals q blocks away, if there are any
     off_support: float | None  # share of the corrected plans' blocks that score above the threshold
     step_sizes: list[float]  # sigma(eta_k)
 
     @property
-    def profile_minimum(self) -> list[int]:
+    def profile_minimum(self) -> list[int | None]:
         """The block at which each profile is lowest: q itself, if plans arrive when the data did."""
-        return [min(range(len(row)), key=row.__getitem__) + 1 for row in self.profile]
+        return [min(range(len(row)), key=row.__getitem__) + 1 if row else None for row in self.profile]
+
+
+def _profile(distances: Tensor) -> list[float] | None:
+    return distances.mean(dim=0).tolist() if len(distances) else None
 
 
 @torch.no_grad()
@@ -41,12 +47,11 @@ def report_on(model: LePlanner, dynamics: LatentDynamics, sample: Sample, densit
     problem, offset = sample.problem, sample.offset
     plans = model(problem, imagination(dynamics, problem))
     final = plans[-1].distances
-    present = [q for q in range(1, final.shape[1] + 1) if (offset == q).any()]
     return PlannerReport(
         start=(problem.context[:, -1] - problem.goal).square().mean().item(),
         arrival=[arrival(plan.distances, offset).mean().item() for plan in plans],
         terminal=[plan.distances[:, -1].mean().item() for plan in plans],
-        profile=[final[offset == q].mean(dim=0).tolist() for q in present],
+        profile=[_profile(final[offset == q]) for q in range(1, final.shape[1] + 1)],
         off_support=off_support(plans, problem, density) if density else None,
         step_sizes=model.eta.sigmoid().tolist(),
     )
@@ -58,7 +63,7 @@ def block_scores(plans: tuple[Plan, ...], problem: PlanProblem, density: Density
     return density.score(contexts, torch.stack([plan.blocks for plan in plans[1:]]))
 
 
-def off_support(plans: tuple[Plan, ...], problem: PlanProblem, density: Density) -> float:
+def off_support(plans: tuple[Plan, ...], problem: PlanProblem, density: Density) -> float | None:
     if len(plans) == 1:
-        return float("nan")
+        return None
     return (block_scores(plans, problem, density) > density.threshold).float().mean().item()

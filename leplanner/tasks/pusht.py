@@ -30,8 +30,9 @@ def success(state: Array, goal: Array) -> Array:
 
 def strict(states: Array, goal: Array) -> bool:
     """The block alone, within 10 px and 10 degrees, for 3 steps."""
-    near = np.linalg.norm(states[:, 2:4] - goal[2:4], axis=-1) < 10.0
-    return held(near & (angle_error(states, goal) < np.deg2rad(10)), 3)
+    visited = states[1:]
+    near = np.linalg.norm(visited[:, 2:4] - goal[2:4], axis=-1) < 10.0
+    return held(near & (angle_error(visited, goal) < np.deg2rad(10)), 3)
 
 
 def probe(state: Array) -> Array:

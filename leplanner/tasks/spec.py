@@ -53,7 +53,7 @@ class Task:
     error_unit: str
     error: Callable[[Array, Array], Array]  # (..., S), (..., S) -> (...,) in `error_unit`
     success: Callable[[Array, Array], Array]  # (..., S), (..., S) -> (...,) bool
-    strict: Callable[[Array, Array], bool]  # (T, S) visited states, (S,) goal: a stricter verdict on the whole trial
+    strict: Callable[[Array, Array], bool]  # (T+1, S) the start, which does not count, and what follows; (S,) goal
     probe_names: tuple[str, ...]
     probe_unit: str
     probe: Callable[[Array], Array]  # (..., S) -> (..., len(probe_names)); what a frame shows of the state
