@@ -120,6 +120,8 @@ def test_bench_world(capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # compiling takes minutes
+@pytest.mark.filterwarnings("ignore")  # torch's own, on compiling
 def test_bench_train(capsys):
     assert main(["bench", "train", "--scale", "tiny", "--batch", "8", "--repeats", "3", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)

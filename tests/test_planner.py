@@ -212,6 +212,8 @@ def trained_like(world):
     return world
 
 
+@pytest.mark.timeout(900)  # compiling takes minutes
+@pytest.mark.filterwarnings("ignore")  # torch's own, on compiling
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_fast_step_has_the_same_loss_and_gradients(compiled, tiny_world, tiny_cache, tmp_path):
     save_world(tiny_world, tmp_path)
