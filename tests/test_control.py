@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -274,3 +276,19 @@ def test_plans_do_not_depend_on_the_batch(tiny_planner):
     for row in (0, 17, 49):
         alone = PlanProblem(*(part[row : row + 1] for part in (problem.context, problem.past_blocks, problem.goal)))
         assert torch.allclose(tiny_planner.plan(alone).blocks[0], together[row], atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")  # gymnasium's, about swm's environments
+def test_the_example_of_the_swap(tiny_planner, tmp_path, monkeypatch, capsys):
+    """On PushT, whose environment shows a goal by itself; any planner with two action numbers will do to run it."""
+    from dataclasses import replace
+
+    from leplanner.control.loaded import LoadedPlanner
+    from leplanner.planner.planner import save_bundle
+    from leplanner.world.world import World
+
+    spec = replace(tiny_planner.world.spec, task="pusht")
+    save_bundle(LoadedPlanner(World(tiny_planner.world.model, spec), tiny_planner.model), tmp_path)
+    example = runpy.run_path(str(Path(__file__).parent.parent / "examples" / "swap_solver.py"))
+    example["main"](str(tmp_path), episodes=2)
+    assert "success_rate" in capsys.readouterr().out

@@ -219,12 +219,13 @@ def _plain(summary: MethodSummary) -> dict:
 
 def _tables(summaries: list[MethodSummary], manifest: Manifest, unit: str, reference: str) -> list[Table]:
     title = f"{manifest.task}, {manifest.protocol}, goals {manifest.offset} actions ahead, budget {manifest.budget}"
-    success = _empty_table(f"{title}: success in %, 95 % intervals", "any time", "final", "held 5", "strict")
+    success = _empty_table(f"{title}: success and its 95 % interval, %", "n", "any time", "final", "held 5", "strict")
     paired = _empty_table("any-time success, paired", "against", "difference", "95 %", "p")
-    cost = _empty_table("a decision", "rows", "plan ms", "encode ms", "imagined", f"final error, {unit}")
+    cost = _empty_table("a decision", "rows", "plan ms", "encode ms", "imagined", f"error, {unit}")
     for s in summaries:
-        name, m = f"{s.method} ({s.any_time.trials})", str(s.replan)
-        success.add_row(name, m, *(_show(rate) for rate in (s.any_time, s.final, s.held, s.strict)))
+        name, m = s.method, str(s.replan)
+        rates = (_show(rate) for rate in (s.any_time, s.final, s.held, s.strict))
+        success.add_row(name, m, str(s.any_time.trials), *rates)
         for other, d in s.differences.items():
             interval = f"{100 * d.low:+.1f} to {100 * d.high:+.1f}"
             paired.add_row(name, m, f"{reference} {other}", f"{100 * d.difference:+.1f}", interval, f"{d.p_value:.2g}")
@@ -264,13 +265,13 @@ def _latency_table(
 
 def _empty_table(title: str, *columns: str) -> Table:
     table = Table(title=title)
-    for column in ("method (trials)", "m", *columns):
-        table.add_column(column, justify="left" if column in ("method (trials)", "m") else "right", no_wrap=True)
+    for column in ("method", "m", *columns):
+        table.add_column(column, justify="left" if column in ("method", "m") else "right", no_wrap=True)
     return table
 
 
 def _show(rate: Rate) -> str:
-    return f"{100 * rate.value:.1f} ({100 * rate.low:.0f}-{100 * rate.high:.0f})"
+    return f"{100 * rate.value:.1f} {100 * rate.low:.0f}-{100 * rate.high:.0f}"  # with its 95 % interval
 
 
 def _sweep(reports: dict[int, dict]) -> Table:

@@ -1,0 +1,34 @@
+"""stable-worldmodel's own policy and world, with LePlanner in place of CEM.
+
+python examples/swap_solver.py runs/pusht/planner --episodes 4
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import leplanner as lp
+from leplanner.tasks.swm_runtime import import_swm
+
+swm = import_swm()  # `import stable_worldmodel`, which some CPU builds of torch need help with
+
+
+def main(bundle: str, episodes: int) -> None:
+    planner = lp.load(bundle)
+    size = planner.world.spec.frame_size
+    world = swm.World(lp.get_task(planner.world.spec.task).env_id, num_envs=2, image_shape=(size, size))
+    config = swm.policy.PlanConfig(horizon=5, receding_horizon=1, action_block=5)
+
+    # before: solver = swm.solver.CEMSolver(model=world_model, num_samples=300, n_steps=30, topk=30)
+    solver = lp.Solver(planner)
+
+    world.set_policy(swm.policy.WorldModelPolicy(solver=solver, config=config, process=solver.process))
+    print(world.evaluate(episodes=episodes, seed=0))
+    world.close()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("bundle")
+    parser.add_argument("--episodes", type=int, default=4)
+    main(**vars(parser.parse_args()))
