@@ -10,16 +10,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ..artifacts import atomic_path, digest_json, digest_tensors, provenance, read_json, write_json
+from ..artifacts import digest_json, digest_tensors, provenance, read_json, write_json
 from ..control.policy import Array, Request
 from ..data.cache import LatentCache
 from ..learning import Learner, TrainProgress, learn
 from ..planner.actions import ActionBox
 from ..precision import pick_device
-from ..world.world import World, load_strictly, read_safetensors
+from ..world.world import World, load_strictly, read_safetensors, write_safetensors
 from .gcbc import GCBC, GCBCConfig
 from .gcidm import GCIDM, GCIDMConfig
 from .gciql import GCIQL, GCIQLConfig
@@ -64,10 +63,7 @@ class LearnedPolicy:
         if request.remaining is None and self.model.needs_deadline:
             raise ValueError(f"{self.name} must know the deadline: give the controller a budget of actions.")
         remaining = torch.full((len(goal),), float(request.remaining or 0), device=goal.device)
-        actions = self.model.blocks(current, goal, remaining).cpu()
-        size = len(self.box.mean)
-        raw = actions.unflatten(-1, (-1, size)) * torch.tensor(self.box.std) + torch.tensor(self.box.mean)
-        return raw.clamp(self.box.low, self.box.high).numpy()
+        return self.box.raw(self.model.blocks(current, goal, remaining).cpu()).numpy()
 
 
 def train_baseline(
@@ -140,9 +136,7 @@ def load_baseline(folder: str | Path, world: World) -> LearnedPolicy:
 def _save(
     model: nn.Module, name: str, settings: Any, shape: tuple[int, ...], out: Path, history: Any, inputs: dict[str, str]
 ) -> None:
-    tensors = {key: tensor.detach().cpu().contiguous() for key, tensor in model.state_dict().items()}
-    with atomic_path(out / "model.safetensors") as temporary:
-        save_file(tensors, temporary)
+    write_safetensors(out / "model.safetensors", model)
     config = {"kind": "leplanner baseline", "name": name, "settings": dataclasses.asdict(settings), "shape": shape}
     config |= {"digest": digest_tensors(model.state_dict())}
     write_json(out / "config.json", config | {"training": history, "provenance": provenance(**inputs)})

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
-from ..artifacts import atomic_path, digest_json, digest_tensors, provenance, read_json, write_json
-from ..world.world import load_strictly, read_safetensors
+from ..artifacts import digest_json, digest_tensors, provenance, read_json, write_json
+from ..world.world import load_strictly, read_safetensors, write_safetensors
 
 
 @dataclass(frozen=True)
@@ -78,9 +77,7 @@ class Density:
 
 
 def save_density(density: Density, folder: Path, history: dict[str, Any] | None = None, **inputs: str) -> None:
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in density.model.state_dict().items()}
-    with atomic_path(folder / "density.safetensors") as temporary:
-        save_file(tensors, temporary)
+    write_safetensors(folder / "density.safetensors", density.model)
     config = {"kind": "leplanner density", "model": dataclasses.asdict(density.model.config)}
     config |= {"threshold": density.threshold, "world_digest": density.world_digest}
     config |= {"digest": density.digest, "training": history or {}}

@@ -41,7 +41,8 @@ class ActionBox:
         return torch.tensor([half_range / std for std in self.std] * self.block)
 
     def raw(self, blocks: Tensor) -> Tensor:
-        """Standardised blocks (..., A) -> raw environment actions (..., f, d_a). The clamp only takes off rounding."""
-        actions = blocks.unflatten(-1, (self.block, len(self.mean)))
+        """Standardised actions of one or more steps (..., f * d_a) -> raw environment actions (..., f, d_a) in the box; for
+        a planner's blocks, which lie in it, the clamp only takes off rounding."""
+        actions = blocks.unflatten(-1, (-1, len(self.mean)))
         std, mean = (torch.tensor(values, dtype=blocks.dtype, device=blocks.device) for values in (self.std, self.mean))
         return (actions * std + mean).clamp(self.low, self.high)

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 import torch
-from safetensors.torch import save_file
 
-from ..artifacts import atomic_path, digest_json, digest_tensors, provenance, read_json, write_json
+from ..artifacts import digest_json, digest_tensors, provenance, read_json, write_json
 from ..density.mixture import Density, DensityConfig, MixtureDensity
 from ..world.lewm import LeWM
-from ..world.world import World, WorldSpec, load_strictly, read_safetensors
+from ..world.world import World, WorldSpec, load_strictly, read_safetensors, write_safetensors
 from .actions import ActionBox
 from .model import LePlanner, PlannerConfig
 from .problem import LatentDynamics, Plan, PlanProblem, PlanTrace, imagination
@@ -81,9 +80,7 @@ def save_bundle(planner: TaskPlanner, folder: Path, history: dict[str, Any] | No
         config["density"] = dataclasses.asdict(planner.density.model.config) | {"threshold": planner.density.threshold}
         config["density"] |= {"world_digest": planner.density.world_digest}
     for name, module in parts.items():
-        tensors = {key: tensor.detach().cpu().contiguous() for key, tensor in module.state_dict().items()}
-        with atomic_path(folder / f"{name}.safetensors") as temporary:
-            save_file(tensors, temporary)
+        write_safetensors(folder / f"{name}.safetensors", module)
     config |= {"digest": planner.digest, "training": history or {}, "provenance": provenance(**inputs)}
     write_json(folder / "config.json", config)
 

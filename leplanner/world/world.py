@@ -144,9 +144,7 @@ class World:
 
 def save_world(world: World, folder: Path, history: dict[str, Any] | None = None, **inputs: str) -> None:
     """Weights first, config last: a folder with a config.json is whole."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in world.model.state_dict().items()}
-    with atomic_path(folder / "world.safetensors") as temporary:
-        save_file(tensors, temporary)
+    write_safetensors(folder / "world.safetensors", world.model)
     write_json(
         folder / "config.json",
         {
@@ -180,6 +178,12 @@ def load_world(folder: str | Path) -> World:
             f"{folder}: the weights do not match the digest in config.json. The folder is damaged or was edited."
         )
     return world
+
+
+def write_safetensors(path: Path, module: torch.nn.Module) -> None:
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}
+    with atomic_path(path) as temporary:
+        save_file(tensors, temporary)
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:

@@ -1,0 +1,146 @@
+"""Training a planner: exact resume, bundles, metrics, the best weights, and clear errors."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from conftest import synthetic_episodes
+
+import leplanner as lp
+from leplanner.data.cache import LatentCache
+from leplanner.density.mixture import Density, DensityConfig, MixtureDensity
+from leplanner.density.train import train_density
+from leplanner.learning import read_metrics
+from leplanner.planner.checks import check_planner
+from leplanner.planner.planner import load_bundle
+from leplanner.planner.problem import PlanProblem
+from leplanner.planner.train import train_planner
+from leplanner.presets.scales import tiny
+
+TINY = tiny("tworoom")
+SETTINGS = replace(TINY.planner_train, steps=8, batch=8, validate_every=4, precision="fp32")
+
+
+@pytest.fixture(scope="module")
+def tiny_density(tiny_world, tiny_cache, tmp_path_factory):
+    return train_density(
+        tiny_world, tiny_cache, replace(TINY.density, steps=10), tmp_path_factory.mktemp("density"), device="cpu"
+    )
+
+
+@pytest.fixture
+def run(tiny_world, tiny_cache, tiny_density):
+    def train(out, stop_after=None, dropout=0.0, **changes):
+        shape = replace(TINY.planner_for(tiny_world.spec.model), dropout=dropout)
+        config = replace(SETTINGS, **changes)
+        return train_planner(tiny_world, tiny_cache, tiny_density, shape, config, out, "cpu", stop_after=stop_after)
+
+    return train
+
+
+def test_a_stopped_run_continues_bit_for_bit(run, tmp_path):
+    whole = run(tmp_path / "whole", dropout=0.1)
+    run(tmp_path / "parts", dropout=0.1, stop_after=5)
+    assert not (tmp_path / "parts" / "config.json").exists()
+    assert run(tmp_path / "parts", dropout=0.1).digest == whole.digest
+    lines, expected = read_metrics(tmp_path / "parts"), read_metrics(tmp_path / "whole")
+    assert [line["step"] for line in lines] == [4, 8]
+    assert [line["loss"] for line in lines] == [line["loss"] for line in expected]
+
+
+def test_a_bundle_is_stored_and_restored(run, tmp_path):
+    planner = run(tmp_path)
+    again = lp.load(tmp_path)
+    assert again.digest == planner.digest
+    problem = PlanProblem(torch.randn(5, 3, 32), torch.randn(5, 2, 10), torch.randn(5, 32))
+    assert torch.equal(again.plan(problem).blocks, planner.plan(problem).blocks)
+    check_planner(again, problem)
+    assert run(tmp_path).digest == planner.digest  # finished: nothing to do
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert set(config["provenance"]["inputs"]) == {"world", "data", "density"}
+    (tmp_path / "planner.safetensors").write_bytes((tmp_path / "density.safetensors").read_bytes())
+    with pytest.raises(ValueError, match="do not fit the model"):
+        load_bundle(tmp_path)
+
+
+def test_metrics_tell_of_every_refinement(run, tmp_path):
+    run(tmp_path)
+    line = read_metrics(tmp_path)[-1]
+    assert len(line["held_out_arrival"]) == len(line["held_out_terminal"]) == 4
+    assert len(line["held_out_step_sizes"]) == 3
+    assert np.shape(line["held_out_profile"]) == (5, 5)
+    assert len(line["held_out_profile_minimum"]) == 5
+    assert 0 <= line["held_out_off_support"] <= 1
+    assert {"gradient_norm", "rows_per_s", "samples_per_s", "support", "objective", "held_out_start"} <= set(line)
+    assert line["rows_per_s"] == pytest.approx(20 * line["samples_per_s"])
+
+
+def test_the_best_weights_are_kept(run, tmp_path):
+    """A last step that ruins the planner does not reach the bundle."""
+    run(tmp_path / "good", steps=8, stop_after=4)
+    best = torch.load(tmp_path / "good" / "checkpoint.pt", weights_only=True)["best"]
+    checkpoint = torch.load(tmp_path / "good" / "checkpoint.pt", weights_only=True)
+    checkpoint["state"]["action_head.3.bias"].fill_(50.0)
+    torch.save(checkpoint, tmp_path / "good" / "checkpoint.pt")
+    bundle = run(tmp_path / "good", steps=8)
+    assert all(torch.equal(bundle.model.state_dict()[name], tensor) for name, tensor in best.items())
+
+
+def test_fixed_terminal_and_ablations_train(run, tiny_world, tiny_cache, tmp_path):
+    for name, changes in {
+        "terminal": {"objective": "fixed-terminal"},
+        "path": {"objective": "fixed-terminal", "path_weight": 0.1},
+        "free": {"support_weight": 0.0},
+    }.items():
+        run(tmp_path / name, **changes)
+    assert "support" not in read_metrics(tmp_path / "free")[-1]
+    shape = replace(TINY.planner_for(tiny_world.spec.model), refinements=0)
+    unpenalised = replace(SETTINGS, support_weight=0.0)
+    draft_only = train_planner(tiny_world, tiny_cache, None, shape, unpenalised, tmp_path / "draft", "cpu")
+    assert draft_only.density is None
+    assert lp.load(tmp_path / "draft").digest == draft_only.digest
+
+
+def test_mistakes_get_an_answer_and_nothing_is_overwritten(run, tiny_world, tiny_cache, tmp_path):
+    with pytest.raises(ValueError, match="arrival-hold, fixed-terminal"):
+        run(tmp_path / "a", objective="imitate")
+    with pytest.raises(ValueError, match="needs a density"):
+        train_planner(tiny_world, tiny_cache, None, TINY.planner_for(tiny_world.spec.model), SETTINGS, tmp_path / "a")
+    stale = Density(MixtureDensity(DensityConfig(latent=32)), 1.0, "0" * 64)
+    with pytest.raises(ValueError, match="latents of another world"):
+        train_planner(tiny_world, tiny_cache, stale, TINY.planner_for(tiny_world.spec.model), SETTINGS, tmp_path / "a")
+    wrong = Density(MixtureDensity(DensityConfig(latent=4)), 1.0)
+    with pytest.raises(ValueError, match="fitted for latent 4, the planner's world has 32"):
+        train_planner(tiny_world, tiny_cache, wrong, TINY.planner_for(tiny_world.spec.model), SETTINGS, tmp_path / "a")
+    episodes = synthetic_episodes(np.random.default_rng(0), lengths=(1,) * 40, steps_per_row=5)
+    empty = LatentCache(np.zeros((40, 32), np.float16), episodes, tiny_cache.world_digest, "synthetic")
+    unpenalised = replace(SETTINGS, support_weight=0.0)
+    with pytest.raises(ValueError, match="No planning sample fits"):
+        train_planner(tiny_world, empty, None, TINY.planner_for(tiny_world.spec.model), unpenalised, tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+    run(tmp_path / "b", stop_after=3)
+    before = (tmp_path / "b" / "checkpoint.pt").read_bytes()
+    with pytest.raises(ValueError, match="another configuration"):
+        run(tmp_path / "b", learning_rate=1.0)
+    checkpoint = torch.load(tmp_path / "b" / "checkpoint.pt", weights_only=True)
+    assert (tmp_path / "b" / "checkpoint.pt").read_bytes() == before
+    checkpoint["state"]["eta"].fill_(float("nan"))
+    torch.save(checkpoint, tmp_path / "b" / "checkpoint.pt")
+    before = (tmp_path / "b" / "checkpoint.pt").read_bytes()
+    with pytest.raises(FloatingPointError, match="step 3"):
+        run(tmp_path / "b")
+    assert (tmp_path / "b" / "checkpoint.pt").read_bytes() == before
+    with pytest.raises(ValueError, match="leplanner train TASK"):
+        lp.load(tmp_path / "b")
+
+
+def test_samples_stay_within_their_episode(tiny_world, tiny_cache):
+    windows, _ = tiny_world.plan_windows(tiny_cache)
+    row = windows.current[:1]
+    for offset, history in ((np.array([99]), np.array([0])), (np.array([1]), windows.history[row] + 1)):
+        with pytest.raises(ValueError, match="leave its episode"):
+            windows.at(row, offset, history)
