@@ -140,6 +140,9 @@ def evaluate(
             "errors": len(failed),
             "methods": [_plain(summary) for summary in summaries],
         }
+        if not json_output:
+            for table in _tables(summaries, manifest, spec.error_unit, reference):
+                console.print(table)
         if latency:
             table, reports[drawn]["latency"] = _latency_table(
                 config.methods, load_bundle(bundle), trained, manifest, config
@@ -148,8 +151,6 @@ def evaluate(
                 console.print(table)
         write_json(folder / "summary.json", reports[drawn])
         if not json_output:
-            for table in _tables(summaries, manifest, spec.error_unit, reference):
-                console.print(table)
             console.print(f"{folder}  manifest {manifest.digest[:12]}")
     if json_output:
         print(json.dumps(reports if draws else reports[seeds[0]]))
