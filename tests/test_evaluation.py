@@ -171,6 +171,7 @@ def test_floors_and_the_ceiling_are_exact_and_errors_are_rows(bundle, manifest, 
     assert table["replay", 1].any_time.value == table["replay", 1].final.value == 1
     assert table["leplanner", 1].rows_a_plan == table["leplanner", 5].rows_a_plan == 20
     assert {row.decisions for row in rows if row.method == "leplanner"} == {10, 2}
+    assert all((row.imagined is not None) == (row.method == "leplanner") for row in rows)
     assert all(row.manifest == manifest.digest and row.fingerprint["threads"] for row in rows)
 
     broken = replace(manifest, trials=(unplayable(manifest.trials[0]), manifest.trials[1]))

@@ -37,17 +37,29 @@ class Decision:
     encode_ms: float  # frames encoded since the last decision
     plan_ms: float
     rows: int  # predictor transitions
-    imagined: float | None  # where its plan ends in imagination, by one scorer for all; None if it plans no H blocks
+    imagined: (
+        float | None
+    )  # where its plan ends in imagination, by one scorer for all; None if not asked for, or no plan
 
 
 class Controller:
     """Drives one robot, or many in step: everything here has a batch of one or more."""
 
-    def __init__(self, policy: Policy, world: World, execute: int = 1, budget: int | None = None, seed: int = 0):
-        """Replan after `execute` blocks. `budget`: the deadline in actions, for policies that want to know it."""
+    def __init__(
+        self,
+        policy: Policy,
+        world: World,
+        execute: int = 1,
+        budget: int | None = None,
+        seed: int = 0,
+        score: bool = False,
+    ):
+        """Replan after `execute` blocks. `budget`: the deadline in actions, for policies that want to know it. `score`: look
+        where each plan ends in imagination, for comparisons; it costs another rollout."""
         if execute < 1:
             raise ValueError(f"execute must be at least one block; got {execute}.")
-        self.policy, self.world, self.execute, self.budget, self.seed = policy, world, execute, budget, seed
+        self.policy, self.world, self.execute, self.budget = policy, world, execute, budget
+        self.seed, self.score = seed, score
         self.block = world.spec.block
         self.goal: Tensor | None = None
 
@@ -95,8 +107,8 @@ class Controller:
         return until_next < self.policy.frames
 
     def act(self, frame: Array | None = None) -> Array:
-        """uint8 (S, S, 3) in, raw action (d_a,) out; with a batch of goals (B, S, S, 3) in, (B, d_a) out. A frame may be left out when
-        `needs_frame` is false: rendering or reading a camera can be saved."""
+        """uint8 (S, S, 3) in, raw action (d_a,) out; with a batch of goals (B, S, S, 3) in, (B, d_a) out. A frame may be
+        left out when `needs_frame` is false: rendering or reading a camera can be saved."""
         if self.goal is None:
             raise ValueError("act() before a goal is known: call reset(goal) first.")
         if self.needs_frame:
@@ -132,7 +144,7 @@ class Controller:
         imagined = None
         if self.policy.stride is None and self.policy.frames:
             blocks = self._standardised(actions)
-            imagined = imagined_distance(self.world, problem, blocks).mean().item()
+            imagined = imagined_distance(self.world, problem, blocks).mean().item() if self.score else None
             self.rest = blocks[:, self.execute :] if blocks.shape[1] > self.execute else None
         self.decisions.append(Decision(self._encode_ms, plan_ms, rows, imagined))
         self._encode_ms, self.decided = 0.0, self.decided + 1

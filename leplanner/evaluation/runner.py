@@ -86,7 +86,7 @@ def run_trial(
     size, block = planner.world.spec.frame_size, planner.world.spec.block
     start, goal = np.array(trial.start_state), np.array(trial.goal_state)
     seed = int(np.random.SeedSequence([config.seed, trial.index]).generate_state(1)[0])
-    controller = Controller(policy, planner.world, execute=max(1, replan), budget=manifest.budget)
+    controller = Controller(policy, planner.world, execute=max(1, replan), budget=manifest.budget, score=True)
     looks = policy.frames > 0
     history = _history(sim, trial, size, block, task.action_dim) if looks and config.real_history else None
     controller.reset(_frame(sim, goal, size) if looks else _no_goal(planner), history, seeds=(seed,))
