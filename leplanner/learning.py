@@ -176,6 +176,10 @@ def learn(
             learner.save(checkpoint)
         on_progress(TrainProgress(learner.done, config.steps, metrics or step_metrics))
     if best_by is not None and last == config.steps:
+        if not learner.best:
+            raise FloatingPointError(
+                f"No validation of {out} gave a finite {best_by}; train again with a lower --learning-rate."
+            )
         learner.state.load_state_dict(learner.best, strict=True)
         metrics = learner.best_metrics
     learner.state.eval()

@@ -11,7 +11,7 @@ from .networks import MLP
 
 class GCBC(nn.Module):
     name, clones, needs_deadline = "gcbc", True, False
-    stride_blocks = 1.0
+    every_action = False  # decides once a block
 
     def __init__(self, latent: int, block_dim: int, block: int, config: GCBCConfig):
         super().__init__()

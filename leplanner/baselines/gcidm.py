@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 class GCIDM(nn.Module):
     name, clones, needs_deadline = "gcidm", True, True
-    stride_blocks = 0.0  # decides every environment step
+    every_action = True  # decides before every environment action
 
     def __init__(self, latent: int, block_dim: int, block: int, config: GCIDMConfig):
         super().__init__()

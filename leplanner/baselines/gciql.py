@@ -13,7 +13,7 @@ from .networks import MLP, expectile, follow
 
 class GCIQL(nn.Module):
     name, clones, needs_deadline = "gciql", False, False
-    stride_blocks = 1.0
+    every_action = False  # decides once a block
 
     def __init__(self, latent: int, block_dim: int, block: int, config: GCIQLConfig):
         super().__init__()

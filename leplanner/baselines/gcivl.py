@@ -13,7 +13,7 @@ from .networks import MLP, follow
 
 class GCIVL(nn.Module):
     name, clones, needs_deadline = "gcivl", False, False
-    stride_blocks = 1.0
+    every_action = False  # decides once a block
 
     def __init__(self, latent: int, block_dim: int, block: int, config: GCIVLConfig):
         super().__init__()

@@ -55,7 +55,7 @@ class LearnedPolicy:
     def __init__(self, model: Any, box: ActionBox):
         self.model, self.box, self.name = model.eval().requires_grad_(False), box, model.name
         self.digest = digest_tensors(model.state_dict())
-        self.stride = max(1, int(model.stride_blocks * box.block))
+        self.stride = 1 if model.every_action else box.block
 
     @torch.no_grad()
     def decide(self, request: Request) -> Array:

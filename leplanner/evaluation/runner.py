@@ -157,16 +157,16 @@ def _run_job(
         task = get_task(trials.task)
         visuals = Visuals(**planner.world.spec.visuals) if planner.world.spec.visuals else Visuals.native()
         _worker.update(identity=(bundle, manifest, baselines, config), planner=planner, manifest=trials, task=task)
-        _worker.update(sim=make_simulator(task, visuals), methods={})
-    planner, trials, methods = _worker["planner"], _worker["manifest"], _worker["methods"]
+        _worker.update(sim=make_simulator(task, visuals), methods={}, weights={})
+    planner, trials, methods, weights = (_worker[name] for name in ("planner", "manifest", "methods", "weights"))
+    folder = Path(baselines) if baselines else None
     common: dict[str, Any] = {"method": job.method, "replan": job.replan, "trial": job.trial, "seed": config.seed}
-    if ("digest", job.method) not in methods:
-        methods["digest", job.method] = method_digest(job.method, planner, Path(baselines) if baselines else None)
-    common |= {"settings": config.settings, "manifest": trials.digest, "weights": methods["digest", job.method]}
+    if job.method not in weights:
+        weights[job.method] = method_digest(job.method, planner, folder)
+    common |= {"settings": config.settings, "manifest": trials.digest, "weights": weights[job.method]}
     common |= {"fingerprint": fingerprint()}
     try:
         if job.method not in methods:
-            folder = Path(baselines) if baselines else None
             methods[job.method] = make_method(job.method, planner, folder, trials.budget, config.samples, config.rounds)
         make: PolicyFor = methods[job.method]
         trial = trials.trials[job.trial]
