@@ -8,6 +8,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -53,6 +54,11 @@ def read_json(path: Path) -> Any:
         raise ValueError(f"{path} is not valid JSON ({error}). Restore the file or make the artifact again.") from error
 
 
+def read_lines(path: Path) -> list[Any]:
+    """A JSONL file; no file is no lines."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
@@ -80,6 +86,25 @@ def digest_tensors(tensors: Mapping[str, Any]) -> str:
         array = tensors[name].detach().cpu().contiguous().numpy()
         parts += [name.encode(), str(array.dtype).encode(), str(array.shape).encode(), array.tobytes()]
     return digest_bytes(*parts)
+
+
+def fetch_folder(source: str | Path, patterns: tuple[str, ...]) -> Path:
+    """A local folder as it is; the files of a Hugging Face repository `owner/name`, fetched once and kept in its cache."""
+    path = Path(source)
+    if path.is_dir():
+        return path
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(source)):
+        raise ValueError(f"{source} is neither a folder nor a Hugging Face id like owner/name.")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(str(source), allow_patterns=list(patterns)))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        raise ValueError(
+            f"{source} is not a local folder and could not be fetched from the Hugging Face hub ({type(error).__name__}: "
+            f"{error}). Check the id and the network, or download it elsewhere and give the folder."
+        ) from error
 
 
 def provenance(**inputs: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .artifacts import atomic_path
+from .artifacts import atomic_path, read_lines
 from .precision import autocast, pick_precision
 
 Item = TypeVar("Item")
@@ -186,6 +186,28 @@ def learn(
     return metrics
 
 
+def parse_curriculum(text: str, most: int | None = None) -> list[tuple[float, int]]:
+    """'0:2,0.5:5' -> [(0.0, 2), (0.5, 5)]: from this share of the steps on, so many blocks."""
+    try:
+        stages = [(float(share), int(blocks)) for share, blocks in (part.split(":") for part in text.split(","))]
+    except ValueError:
+        stages = []
+    shares = [share for share, _ in stages]
+    within = all(1 <= blocks <= (most or blocks) for _, blocks in stages)
+    if not stages or shares != sorted(shares) or shares[0] != 0 or not within:
+        limit = f"in 1..{most}" if most else "at least 1"
+        raise ValueError(
+            f"The curriculum {text!r} cannot be used: it is a list SHARE:BLOCKS, shares rising from 0, blocks {limit}, such "
+            "as 0:2,0.25:3,0.5:5."
+        )
+    return stages
+
+
+def stage_at(stages: list[tuple[float, int]], share: float) -> int:
+    """The number of blocks when this share of the steps is done."""
+    return [blocks for begins, blocks in stages if begins <= share][-1]
+
+
 def prefetch(draw: Callable[[int], Item], numbers: Iterable[int], depth: int = 3) -> Iterator[Item]:
     """`draw(n)` for each number in order, drawn in a thread up to `depth` ahead; its errors surface here."""
     numbers = iter(numbers)
@@ -199,8 +221,7 @@ def prefetch(draw: Callable[[int], Item], numbers: Iterable[int], depth: int = 3
 
 def read_metrics(out: Path) -> list[Metrics]:
     """The lines of a run's metrics.jsonl, one a validation."""
-    path = out / "metrics.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return read_lines(out / "metrics.jsonl")
 
 
 def _append_metrics(out: Path, step: int, metrics: Metrics) -> None:

@@ -14,7 +14,15 @@ import leplanner
 PACKAGE = Path(leplanner.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 ORDER = ["artifacts", "precision", "parallel", "learning", "tasks", "data", "world", "density", "planner"]
-ORDER += ["control", "baselines", "evaluation", "presets", "cli"]  # each may import itself and what stands before
+ORDER += [
+    "zoo",
+    "control",
+    "baselines",
+    "evaluation",
+    "report",
+    "presets",
+    "cli",
+]  # each may import itself and what stands before
 
 
 def imported_modules(path: Path) -> set[str]:

@@ -11,6 +11,7 @@ from linear_world import BOX, HOLD, OFFSET, SHAPE, LinearWorld, draw, optimal_pl
 
 import leplanner as lp
 from leplanner.density.mixture import Density, DensityConfig, MixtureDensity
+from leplanner.learning import parse_curriculum, stage_at
 from leplanner.planner.actions import ActionBox
 from leplanner.planner.checks import check_dynamics, check_planner
 from leplanner.planner.fast import FastPlanner
@@ -22,8 +23,6 @@ from leplanner.planner.train import (
     PlannerTrainConfig,
     as_sample,
     fit_planner,
-    max_offset,
-    parse_curriculum,
     pick_engine,
     planner_losses,
 )
@@ -84,7 +83,7 @@ def test_paper_presets():
 
 def test_the_curriculum():
     stages = parse_curriculum("0:2,0.25:3,0.5:5", 5)
-    assert [max_offset(stages, share) for share in (0.0, 0.2499, 0.25, 0.4999, 0.5, 1.0)] == [2, 2, 3, 3, 5, 5]
+    assert [stage_at(stages, share) for share in (0.0, 0.2499, 0.25, 0.4999, 0.5, 1.0)] == [2, 2, 3, 3, 5, 5]
     for wrong in ("", "2", "0.1:2", "0:2,0.5:6", "0:0", "0:3,0.5:4,0.25:5"):
         with pytest.raises(ValueError, match="SHARE:OFFSET"):
             parse_curriculum(wrong, 5)

@@ -1,98 +1,90 @@
-"""`leplanner demo`: the pipeline on one task at tiny scale, from nothing, as far as it goes."""
+"""`leplanner demo`: the shipped bundles at work on all tasks, beside CEM, as a table and a page of films."""
 
 from __future__ import annotations
 
+import json
 import tempfile
-import time
 from pathlib import Path
 
 from rich.table import Table
 
-from ..artifacts import read_json
-from ..data.cache import build_cache
-from ..data.collect import collect
-from ..data.episodes import open_episodes
-from ..density.train import train_density
-from ..planner.train import train_planner
-from ..presets.scales import get_scale
+from ..artifacts import write_json
+from ..evaluation.manifest import load_manifest
+from ..evaluation.runner import EvaluationConfig
+from ..evaluation.runner import evaluate as run_evaluation
+from ..evaluation.summary import MethodSummary, plain, summarise
+from ..report.page import write_page
 from ..tasks import get_task
-from ..world.probe import probe_world
-from ..world.train import train_world
-from .options import MaybePath
-from .progress import bar, console
+from ..zoo import shipped
+from .options import Comma, Json, MaybePath
+from .progress import bar, console, errors
 
 
-def demo(task: str = "tworoom", scale: str = "tiny", out: MaybePath = None) -> None:
-    """Collect, train a world, probe it, cache its latents, fit the density, train a planner: a minute at tiny scale.
+def demo(
+    tasks: Comma = "tworoom,pusht,reacher,cube",
+    trials: int = 4,
+    samples: int = 100,
+    rounds: int = 10,
+    out: MaybePath = None,
+    json_output: Json = False,
+) -> int:
+    """Watch the shipped planners reach goal images on all four tasks, beside CEM with a small budget: a few minutes.
 
     Example: leplanner demo
 
     Args:
-        task: tworoom, pusht, reacher or cube.
-        scale: tiny shows that everything runs; compact gives a good world and takes longer.
-        out: folder for the artifacts (default: a temporary one).
+        tasks: names, separated by commas.
+        trials: the first so many of the trials that each bundle was measured on.
+        samples: CEM's candidates a round; published comparisons use 300.
+        rounds: CEM's rounds; published comparisons use 30.
+        out: folder for rows, films and the page (default: a temporary one).
+        json_output: print JSON instead of a table.
     """
-    preset, spec = get_scale(scale, task), get_task(task)
     base = out or Path(tempfile.mkdtemp(prefix="leplanner-demo-"))
-    table = Table(title=f"{spec.title} at {scale} scale")
-    for title in ("stage", "result", "seconds"):
-        table.add_column(title, justify="right" if title == "seconds" else "left")
-    clock = [time.monotonic()]
+    config = EvaluationConfig(("leplanner", "cem"), (1,), samples=samples, rounds=rounds, trials=trials, films=trials)
+    found: dict[str, list[MethodSummary]] = {}
+    raised = 0
+    for name in tasks.split(","):
+        task = get_task(name)
+        if name not in shipped():
+            raise ValueError(f"No bundle is shipped for {name}; there are {', '.join(shipped()) or 'none'}.")
+        bundle, folder = shipped()[name], base / name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "manifest.json").write_bytes((bundle / "manifest.json").read_bytes())
+        with bar(f"{task.title}", "trials") as update:
+            update(0, 2 * trials, "starting the simulators")
+            rows = run_evaluation(
+                bundle,
+                folder / "manifest.json",
+                config,
+                folder / "rows.jsonl",
+                on_row=lambda row, done, total, update=update: update(done, total),
+            )
+        for row in rows:
+            if row.error is not None:
+                errors.print(f"trial {row.trial} of {row.method} raised: {row.error}", style="red", markup=False)
+                raised += 1
+        found[name] = summarise(rows, "leplanner")
+        digest = load_manifest(folder / "manifest.json").digest
+        write_json(folder / "summary.json", plain(found[name], name, "leplanner", digest, config.settings, rows))
+    page = write_page([base / name for name in found], base / "report.html", "leplanner: a demonstration")
+    if json_output:
+        reports = {name: json.loads((base / name / "summary.json").read_text()) for name in found}
+        print(json.dumps({"report": str(page), "tasks": reports}))
+    else:
+        console.print(_table(found, trials, f"CEM {samples} x {rounds}"))
+        console.print(f"films: {page}", soft_wrap=True)
+    return 1 if raised else 0
 
-    def done(stage: str, result: str) -> None:
-        clock.append(time.monotonic())
-        table.add_row(stage, result, f"{clock[-1] - clock[-2]:.1f}")
 
-    with bar("collect", "frames") as update:
-        collect(preset.collect, base / "data.h5", progress=update)
-    episodes = open_episodes(base / "data.h5", spec)
-    done("collect", f"{len(episodes.lengths)} episodes, {episodes.rows} frames of {preset.collect.size} px")
-    with bar("train world", "steps") as update:
-        world = train_world(
-            spec, episodes, preset.model, preset.train, base / "world", on_progress=lambda p: update(p.step, p.steps)
-        )
-    done(
-        "train world",
-        f"{sum(p.numel() for p in world.model.parameters()) / 1e6:.2f} M parameters, {preset.train.steps} steps",
-    )
-    report = probe_world(world, spec, episodes)
-    errors = ", ".join(f"{name} {value:.3g}" for name, value in report.rmse.items())
-    spread = ", ".join(f"{value:.3g}" for value in report.std.values())
-    done("probe", f"held-out RMSE {errors} (spread {spread}; {report.unit})")
-    with bar("cache", "frames") as update:
-        cache = build_cache(
-            episodes,
-            world.latents,
-            preset.model.latent,
-            world.digest,
-            base / "latents",
-            progress=update,
-        )
-    done("cache", f"{cache.latents.shape[0]} latents of {cache.latents.shape[1]}")
-    with bar("density", "steps") as update:
-        density = train_density(
-            world, cache, preset.density, base / "density", on_progress=lambda p: update(p.step, p.steps)
-        )
-    done(
-        "density",
-        f"{preset.density.components} components, 95 % of held-out blocks score below {density.threshold:.2f}",
-    )
-    with bar("train planner", "steps") as update:
-        planner = train_planner(
-            world,
-            cache,
-            density,
-            preset.planner_for(preset.model),
-            preset.planner_train,
-            base / "planner",
-            on_progress=lambda p: update(p.step, p.steps),
-        )
-    metrics = read_json(base / "planner" / "config.json")["training"]["metrics"]
-    arrival = ", ".join(f"{distance / metrics['held_out_start']:.0%}" for distance in metrics["held_out_arrival"])
-    done(
-        "train planner",
-        f"{sum(p.numel() for p in planner.model.parameters()) / 1e6:.2f} M parameters, {preset.planner_train.steps} steps; "
-        f"held-out distance to the goal at arrival: {arrival} of the start's for k = 0, 1, ...",
-    )
-    console.print(table)
-    console.print(f"artifacts: {base}")
+def _table(found: dict[str, list[MethodSummary]], trials: int, search: str) -> Table:
+    table = Table(title=f"{trials} trials a task, goals 25 actions ahead, a new plan every 5 actions")
+    for column in ("task", "method", "reached", "and stayed", "imagined steps a plan", "plan, ms"):
+        table.add_column(column, justify="left" if column in ("task", "method") else "right")
+    for name, summaries in found.items():
+        for s in summaries:
+            method = "LePlanner" if s.method == "leplanner" else search
+            reached, stayed = (f"{rate.successes}/{rate.trials}" for rate in (s.any_time, s.held))
+            table.add_row(get_task(name).title, method, reached, stayed, f"{s.rows_a_plan:,.0f}", f"{s.plan_ms:.0f}")
+        table.add_section()
+    return table

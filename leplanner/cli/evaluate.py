@@ -21,25 +21,25 @@ from ..evaluation.methods import SEARCH, make_method
 from ..evaluation.runner import EvaluationConfig, TrialRow
 from ..evaluation.runner import evaluate as run_evaluation
 from ..evaluation.statistics import Rate
-from ..evaluation.summary import MethodSummary, summarise
+from ..evaluation.summary import MethodSummary, plain, summarise
 from ..planner.planner import TaskPlanner, load_bundle
 from ..planner.problem import PlanProblem
 from ..tasks import get_task
-from .options import Json, MaybeInt, MaybePath, TaskName
+from ..zoo import find_bundle
+from .options import Comma, Json, MaybeInt, MaybePath, TaskName
 from .progress import bar, console, errors
-
-Comma = Annotated[str, arg(metavar="A,B")]
 
 
 def evaluate(
     task: TaskName,
-    bundle: MaybePath = None,
+    bundle: Annotated[str | None, arg(help_behavior_hint="", metavar="BUNDLE")] = None,
     methods: Comma = "leplanner,random,nothing,replay",
     protocol: str = "nontrivial",
     offset: int = 25,
     budget: int = 50,
     replan: Comma = "1,5",
     trials: int = 200,
+    search_trials: MaybeInt = None,
     seed: int = 42,
     draws: Annotated[str | None, arg(metavar="43..53")] = None,
     data: MaybePath = None,
@@ -49,6 +49,8 @@ def evaluate(
     history: str = "padded",
     samples: int = 300,
     rounds: int = 30,
+    compile_search: bool = False,
+    films: int = 0,
     workers: MaybeInt = None,
     latency: bool = False,
     json_output: Json = False,
@@ -65,22 +67,27 @@ def evaluate(
 
     Args:
         task: tworoom, pusht, reacher or cube.
-        bundle: bundle folder (default: runs/TASK/planner).
+        bundle: a shipped task's name, a bundle folder or a Hugging Face id (default: runs/TASK/planner, else the shipped one).
         methods: names, separated by commas.
         protocol: nontrivial (held-out, without pairs that are solved at once or by doing nothing), heldout, or official.
         offset: environment actions from start to goal in the data.
         budget: environment actions a trial may take.
         replan: blocks executed before planning again; several separated by commas.
         trials: how many.
+        search_trials: how many for the searches, which take seconds a decision (default: all).
         seed: of the trials, and of methods that sample.
         draws: seeds FIRST..LAST: the same controller over several draws of trials; every draw is reported.
-        data: dataset to draw trials from (default: runs/TASK/data.h5); not needed once the manifest exists.
+        data: dataset to draw trials from (default: runs/TASK/data.h5); not needed once the manifest exists, nor for the
+            trials that a shipped bundle was measured on (nontrivial, offset 25, seed 42).
         baselines: folder of trained baselines (default: runs/TASK/baselines).
         out: folder for manifest, rows and summary (default: runs/TASK/evaluation/PROTOCOL-OFFSET-SEED).
         reference: the method that others are compared with (default: the first of --methods).
         history: padded (the first frame repeated), or real (from before the start, where the data has it).
         samples: candidates a round, of the searches.
         rounds: of the searches.
+        compile_search: searches imagine through a compiled rollout: twice as fast, the same within 1e-5; needs a C++
+            compiler, and minutes to compile the first time.
+        films: keep frames of the first so many trials of every method, for `leplanner report`.
         workers: processes (default: one a core); each holds one environment.
         latency: afterwards time every method's decision alone, in one process, at batch 1 and 50.
         json_output: print JSON instead of tables.
@@ -97,8 +104,11 @@ def evaluate(
         samples=samples,
         rounds=rounds,
         trials=trials,
+        search_trials=search_trials,
+        compile_search=compile_search,
+        films=films,
     )
-    bundle = bundle or base / "planner"
+    chosen = find_bundle(bundle or (base / "planner" if (base / "planner").exists() else task))
     trained = baselines or base / "baselines"
     trained = trained if trained.exists() else None
     reference = reference or config.methods[0]
@@ -110,7 +120,7 @@ def evaluate(
     for drawn in seeds:
         folder = out or base / "evaluation" / f"{protocol}-{offset}-{drawn}"
         folder = folder / f"draw-{drawn}" if out and draws else folder
-        manifest = _manifest(folder, task, data or base / "data.h5", bundle, trials, drawn, protocol, offset, budget)
+        manifest = _manifest(folder, task, data or base / "data.h5", chosen, trials, drawn, protocol, offset, budget)
         with bar(f"evaluate {task}" + (f" draw {drawn}" if draws else ""), "trials") as update:
             solved: dict[str, list[bool]] = defaultdict(list)
 
@@ -121,7 +131,7 @@ def evaluate(
                 update(done, total, running)
 
             rows = run_evaluation(
-                bundle,
+                chosen,
                 folder / "manifest.json",
                 dataclasses.replace(config, seed=drawn),
                 folder / "rows.jsonl",
@@ -134,18 +144,13 @@ def evaluate(
             errors.print(f"trial {row.trial} of {row.method} raised: {row.error}", style="red", markup=False)
         broken += len(failed)
         summaries = summarise(rows, reference)
-        reports[drawn] = {
-            "manifest": manifest.digest,
-            "task": task,
-            "errors": len(failed),
-            "methods": [_plain(summary) for summary in summaries],
-        }
+        reports[drawn] = plain(summaries, task, reference, manifest.digest, config.settings, rows)
         if not json_output:
             for table in _tables(summaries, manifest, spec.error_unit, reference):
                 console.print(table)
         if latency:
             table, reports[drawn]["latency"] = _latency_table(
-                config.methods, load_bundle(bundle), trained, manifest, config
+                config.methods, load_bundle(chosen), trained, manifest, config
             )
             if not json_output:
                 console.print(table)
@@ -166,16 +171,21 @@ def evaluate(
 def _manifest(
     folder: Path, task: str, data: Path, bundle: Path, trials: int, seed: int, protocol: str, offset: int, budget: int
 ) -> Manifest:
-    path = folder / "manifest.json"
+    """The one that the folder has; else the one that the bundle brings, if it is of the same kind; else a new draw."""
+    path, wanted = folder / "manifest.json", (task, protocol, offset, budget, seed)
     if path.exists():
         manifest = load_manifest(path)
-        found = (manifest.task, manifest.protocol, manifest.offset, manifest.budget, manifest.seed)
-        if found != (task, protocol, offset, budget, seed) or len(manifest.trials) < trials:
+        if manifest.kind != wanted or len(manifest.trials) < trials:
             raise ValueError(
-                f"{path} holds {len(manifest.trials)} trials of {found}; {trials} of {(task, protocol, offset, budget, seed)} "
+                f"{path} holds {len(manifest.trials)} trials of {manifest.kind}; {trials} of {wanted} "
                 "were asked for. Choose another --out."
             )
         return manifest
+    if (bundle / "manifest.json").exists() and not data.exists():
+        manifest = load_manifest(bundle / "manifest.json")
+        if manifest.kind == wanted and len(manifest.trials) >= trials:
+            save_manifest(manifest, path)
+            return manifest
     from ..tasks.swm_simulator import make_simulator
 
     spec, world = get_task(task), load_bundle(bundle).world.spec
@@ -209,13 +219,6 @@ def _draws(text: str) -> list[int]:
     except ValueError:
         raise ValueError(f"--draws takes FIRST..LAST, such as 43..53; got {text!r}.") from None
     return list(range(first, last + 1))
-
-
-def _plain(summary: MethodSummary) -> dict:
-    value = dataclasses.asdict(summary)
-    for name in ("any_time", "final", "held", "strict"):
-        value[name]["value"] = getattr(summary, name).value
-    return value
 
 
 def _tables(summaries: list[MethodSummary], manifest: Manifest, unit: str, reference: str) -> list[Table]:

@@ -18,10 +18,12 @@ Verbs = Mapping[str, Any]  # a verb's function, or a table of its own
 
 def verbs() -> Verbs:
     """Imported here, not at the top: `leplanner --version` should not wait for torch."""
-    from . import baselines, bench, cache, collect, demo, density, doctor, evaluate, train, world
+    from . import baselines, bench, cache, collect, demo, density, doctor, evaluate, report, run, train, world, zoo
 
     return {
         "demo": demo.demo,
+        "zoo": zoo.zoo,
+        "run": run.run,
         "doctor": doctor.doctor,
         "collect": collect.collect,
         "world": world.VERBS,
@@ -30,6 +32,7 @@ def verbs() -> Verbs:
         "train": train.train,
         "baselines": baselines.baselines,
         "evaluate": evaluate.evaluate,
+        "report": report.report,
         "bench": bench.VERBS,
     }
 

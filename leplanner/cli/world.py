@@ -15,6 +15,7 @@ from ..learning import TrainProgress
 from ..presets.scales import get_scale
 from ..tasks import get_task
 from ..world.probe import probe_world
+from ..world.refine import refine_world
 from ..world.release import export_release, import_release
 from ..world.train import train_world
 from ..world.world import load_world, save_world
@@ -67,6 +68,60 @@ def train(
 
         world = train_world(get_task(task), episodes, preset.model, config, out, device=device, on_progress=show)
     console.print(f"{out}  world {world.digest[:12]}")
+
+
+def refine(
+    task: TaskName,
+    world: MaybePath = None,
+    data: MaybePath = None,
+    out: MaybePath = None,
+    scale: str = "compact",
+    steps: ScaleInt = None,
+    batch: ScaleInt = None,
+    learning_rate: ScaleFloat = None,
+    horizon: ScaleStr = None,
+    seed: ScaleInt = None,
+    precision: ScaleStr = None,
+    device: str = "auto",
+) -> None:
+    """Train a world's predictor on, over several blocks, with its encoder frozen; killed and started again it continues.
+
+    Example: leplanner world refine pusht
+
+    Args:
+        task: tworoom, pusht, reacher or cube.
+        world: the world to start from (default: runs/TASK/world).
+        data: the dataset it was trained on (default: runs/TASK/data.h5).
+        out: folder for the refined world (default: runs/TASK/refined).
+        scale: paper, compact or tiny; sets the defaults of the options below.
+        steps: training steps.
+        batch: rollouts in a batch.
+        learning_rate: peak of the one-cycle schedule.
+        horizon: blocks of a rollout by share of the steps, e.g. 0:1,0.6:2,0.85:5.
+        seed: of batches.
+        precision: auto (measured), fp32 or bf16.
+        device: auto, cpu, cuda, mps.
+    """
+    chosen = {"steps": steps, "batch": batch, "learning_rate": learning_rate, "horizon": horizon}
+    chosen |= {"seed": seed, "precision": precision}
+    config = replace(get_scale(scale, task).refine, **{k: v for k, v in chosen.items() if v is not None})
+    if config.steps < 1:
+        raise ValueError(f"The {scale} scale does not refine its worlds. Give --steps to refine one all the same.")
+    base = Path("runs") / task
+    out = out or base / "refined"
+    episodes = open_episodes(data or base / "data.h5", get_task(task))
+    with bar(f"refine world {task}", "steps") as update:
+
+        def show(progress: TrainProgress) -> None:
+            errors = progress.metrics.get("held_out_rollout", [])
+            note = f"held-out error by block {' '.join(f'{error:.4f}' for error in errors)}" if errors else ""
+            update(progress.step, progress.steps, note)
+
+        def encoding(done: int, total: int) -> None:
+            update(0, config.steps, f"encoding frames, {done}/{total}")
+
+        refined = refine_world(load_world(world or base / "world"), episodes, config, out, device, encoding, show)
+    console.print(f"{out}  world {refined.digest[:12]}")
 
 
 def probe(
@@ -155,4 +210,4 @@ def export(folder: WorldFolder, out: Path, names: str = "new") -> None:
     console.print(f"{out}")
 
 
-VERBS = {"train": train, "probe": probe, "import": import_, "export": export}
+VERBS = {"train": train, "refine": refine, "probe": probe, "import": import_, "export": export}

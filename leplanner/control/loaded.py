@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..planner.planner import TaskPlanner, load_bundle
+from ..zoo import find_bundle
 from .controller import Controller, Goal
 from .policy import PlannerPolicy
 
@@ -19,6 +20,6 @@ class LoadedPlanner(TaskPlanner):
 
 
 def load(source: str | Path) -> LoadedPlanner:
-    """From a bundle folder, such as `leplanner train` makes."""
-    bundle = load_bundle(source)
+    """From a shipped task's name ("cube"), a bundle folder such as `leplanner train` makes, or a Hugging Face id."""
+    bundle = load_bundle(find_bundle(source))
     return LoadedPlanner(bundle.world, bundle.model, bundle.density)

@@ -40,6 +40,14 @@ class PlanBatch:
     first_block: Array  # (B, A) the block the data took next: for densities and diagnostics, never a target
 
 
+@dataclass(frozen=True)
+class RolloutBatch:
+    context: Array  # (B, N, D)
+    past_blocks: Array  # (B, N-1, A)
+    blocks: Array  # (B, H, A) what the data did next
+    latents: Array  # (B, H, D) where that led
+
+
 class BlockTable:
     """Standardised action blocks by the row they leave."""
 
@@ -117,14 +125,28 @@ class PlanWindows:
         """The offset is uniform over what the episode still holds, up to `max_offset` blocks."""
         current = self.current[rng.integers(len(self.current), size=count)]
         offset = 1 + (rng.random(count) * np.minimum(self.future[current], max_offset)).astype(np.int64)
+        return self.at(current, offset, self._draw_history(rng, current))
+
+    def draw_rollouts(self, rng: np.random.Generator, count: int, horizon: int) -> RolloutBatch:
+        far = self.current[self.future[self.current] >= horizon]
+        if len(far) == 0:
+            raise ValueError(
+                f"No episode is {horizon} blocks long; ask for shorter rollouts or collect longer episodes."
+            )
+        current = far[rng.integers(len(far), size=count)]
+        context, past_blocks = self._contexts(current, self._draw_history(rng, current))
+        rows = current[:, None] + self.table.stride * np.arange(horizon)
+        after = self.latents[rows + self.table.stride].astype(np.float32)
+        return RolloutBatch(context, past_blocks, self.table.leaving(rows), after)
+
+    def _draw_history(self, rng: np.random.Generator, current: Array) -> Array:
+        count = len(current)
         history = np.minimum(self.history[current], self.context - 1)
         cut = rng.random(count) < self.pad_share
-        history = np.where(cut, np.minimum(history, rng.integers(0, self.context, size=count)), history)
-        return self.at(current, offset, history)
+        return np.where(cut, np.minimum(history, rng.integers(0, self.context, size=count)), history)
 
     def at(self, current: Array, offset: Array, history: Array) -> PlanBatch:
         """`history`: how many blocks before `current` are real; what lies before is padding."""
-        stride, n = self.table.stride, self.context
         beyond = (offset > self.future[current]) | (history > self.history[current])
         if beyond.any():
             i = int(np.flatnonzero(beyond)[0])
@@ -132,18 +154,22 @@ class PlanWindows:
                 f"A planning sample would leave its episode: row {current[i]} has {self.history[current[i]]} blocks behind and "
                 f"{self.future[current[i]]} ahead; {history[i]} and {offset[i]} were asked for."
             )
-        back = np.arange(n - 1, -1, -1)  # N-1, ..., 0
-        rows = current[:, None] - stride * np.minimum(back, history[:, None])
-        blocks = self.table.leaving(rows[:, :-1])
-        padded = back[:-1] > history[:, None]
-        blocks[padded] = self.table.zero
+        context, past_blocks = self._contexts(current, history)
         return PlanBatch(
-            context=self.latents[rows].astype(np.float32),
-            past_blocks=blocks,
-            goal=self.latents[current + stride * offset].astype(np.float32),
+            context=context,
+            past_blocks=past_blocks,
+            goal=self.latents[current + self.table.stride * offset].astype(np.float32),
             offset=offset,
             first_block=self.table.leaving(current),
         )
+
+    def _contexts(self, current: Array, history: Array) -> tuple[Array, Array]:
+        """Latents (B, N, D) up to now and the blocks (B, N-1, A) between them, padded where history ends."""
+        back = np.arange(self.context - 1, -1, -1)  # N-1, ..., 0
+        rows = current[:, None] - self.table.stride * np.minimum(back, history[:, None])
+        blocks = self.table.leaving(rows[:, :-1])
+        blocks[back[:-1] > history[:, None]] = self.table.zero
+        return self.latents[rows].astype(np.float32), blocks
 
 
 def _blocks_around(episodes: Episodes, stride: int) -> tuple[Array, Array]:

@@ -15,7 +15,7 @@ from ..artifacts import digest_json
 from ..data.cache import LatentCache
 from ..data.windows import PlanBatch, PlanWindows
 from ..learning import Learner, TrainProgress, learn
-from ..precision import pick_device
+from ..precision import pick_device, round_to_half
 from ..world.world import World
 from .mixture import Density, DensityConfig, MixtureDensity, load_density, save_density
 
@@ -33,6 +33,7 @@ class DensityTrainConfig:
     weight_decay: float = 0.0
     warmup_share: float | None = None
     clip: float = 100.0
+    half_weights: bool = False  # end with weights that fp16 holds exactly
     seed: int = 0
     precision: str = "fp32"
     validate_every: int = 250
@@ -79,6 +80,8 @@ def train_density(
     )
     if (out / "config.json").exists():
         return load_density(out)
+    if config.half_weights:
+        round_to_half(model)
     threshold = float(np.quantile(held_out_scores(model, held_out, seed=1), config.quantile))
     density = Density(model, threshold, world.digest)
     if learner.done == config.steps:

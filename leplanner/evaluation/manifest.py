@@ -48,6 +48,10 @@ class Manifest:
     def digest(self) -> str:
         return digest_json(dataclasses.asdict(self))
 
+    @property
+    def kind(self) -> tuple[str, str, int, int, int]:
+        return (self.task, self.protocol, self.offset, self.budget, self.seed)
+
 
 def draw_manifest(
     task: Task,

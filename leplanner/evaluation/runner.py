@@ -8,7 +8,7 @@ import os
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,9 @@ from ..parallel import in_processes
 from ..planner.planner import TaskPlanner, load_bundle
 from ..tasks import Task, get_task
 from ..tasks.spec import Simulator
+from .films import Camera, film_path, save_film
 from .manifest import Manifest, Trial, load_manifest
-from .methods import OWN_PACE, PolicyFor, check_methods, make_method, method_digest
+from .methods import OWN_PACE, SEARCH, PolicyFor, check_methods, make_method, method_digest
 from .metrics import judge
 
 
@@ -40,6 +41,9 @@ class EvaluationConfig:
     samples: int = 300  # of the searches, a round
     rounds: int = 30
     trials: int | None = None  # only the first so many of the manifest
+    search_trials: int | None = None  # searches are slow: only the first so many for them
+    compile_search: bool = False  # searches imagine through a compiled rollout
+    films: int = 0  # of the first so many trials, frames are kept beside the rows
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -81,6 +85,7 @@ def run_trial(
     manifest: Manifest,
     replan: int,
     config: EvaluationConfig,
+    film_to: Path | None = None,
 ) -> dict[str, Any]:
     """One trial of one method: what it did, and what it cost."""
     size, block = planner.world.spec.frame_size, planner.world.spec.block
@@ -90,9 +95,12 @@ def run_trial(
     looks = policy.frames > 0
     history = _history(sim, trial, size, block, task.action_dim) if looks and config.real_history else None
     controller.reset(_frame(sim, goal, size) if looks else _no_goal(planner), history, seeds=(seed,))
+    camera = Camera(sim, goal) if film_to else None
     sim.set_state(start)
     states = [sim.state()]
     spent = 0.0
+    if camera:
+        camera.look(0)
     for _ in range(manifest.budget):
         began = time.perf_counter()
         frame = sim.render(size) if controller.needs_frame else None
@@ -102,6 +110,10 @@ def run_trial(
         sim.step(action)
         spent += time.perf_counter() - began
         states.append(sim.state())
+        if camera:
+            camera.look(len(states) - 1)
+    if camera and film_to:
+        save_film(camera.film(task), film_to)
     made = controller.decisions
     outcome = dataclasses.asdict(judge(task, np.stack(states), goal))
     rows = sum(decision.rows for decision in made)
@@ -141,6 +153,7 @@ class _Job:
     method: str
     replan: int
     trial: int
+    film_to: Path | None = field(default=None, compare=False)
 
 
 _worker: dict[str, Any] = {}  # a process keeps its simulator, its weights and its policies between trials
@@ -167,10 +180,13 @@ def _run_job(
     common |= {"fingerprint": fingerprint()}
     try:
         if job.method not in methods:
-            methods[job.method] = make_method(job.method, planner, folder, trials.budget, config.samples, config.rounds)
+            methods[job.method] = make_method(
+                job.method, planner, folder, trials.budget, config.samples, config.rounds, config.compile_search
+            )
         make: PolicyFor = methods[job.method]
         trial = trials.trials[job.trial]
-        done = run_trial(_worker["task"], _worker["sim"], planner, make(trial), trial, trials, job.replan, config)
+        task, sim = _worker["task"], _worker["sim"]
+        done = run_trial(task, sim, planner, make(trial), trial, trials, job.replan, config, job.film_to)
         return TrialRow(**common, **done)
     except Exception as error:  # recorded, and the command fails at its end: never counted as the method's failure
         return TrialRow(**common, error=f"{type(error).__name__}: {error}")
@@ -217,20 +233,29 @@ def evaluate(
     weights = {name: method_digest(name, planner, baselines) for name in config.methods}
     kept = _readable_rows(rows_path, identity, weights)
     done = {(row.method, row.replan, row.trial) for row in kept}
-    wanted = [_Job(name, m, trial) for name in config.methods for m in _replans(name, config) for trial in range(count)]
-    missing = [job for job in wanted if (job.method, job.replan, job.trial) not in done]
+    films = rows_path.parent / "films"
+    wanted = [
+        _Job(name, m, trial, film_path(films, name, m, trial) if trial < config.films else None)
+        for name in config.methods
+        for m in _replans(name, config)
+        for trial in range(min(count, config.search_trials or count) if name in SEARCH else count)
+    ]
+    unfilmed = {job for job in wanted if job.film_to and not job.film_to.exists()}
+    missing = [job for job in wanted if (job.method, job.replan, job.trial) not in done or job in unfilmed]
     processes = workers or os.cpu_count() or 1
     threads = max(1, (os.cpu_count() or 1) // processes)  # whatever is left to do: a resumed run computes the same
     work = partial(_run_job, str(bundle), str(manifest_path), str(baselines) if baselines else None, config, threads)
     finished = len(wanted) - len(missing)
     with rows_path.open("a") as file:
         for row in in_processes(work, missing, processes):
+            finished += 1
+            on_row(row, finished, len(wanted))
+            if (row.method, row.replan, row.trial) in done:
+                continue  # run again for its film
             file.write(json.dumps(dataclasses.asdict(row)) + "\n")
             file.flush()
             os.fsync(file.fileno())
             kept.append(row)
-            finished += 1
-            on_row(row, finished, len(wanted))
     order = {job: i for i, job in enumerate(wanted)}
     mine = [row for row in kept if _Job(row.method, row.replan, row.trial) in order]
     return sorted(mine, key=lambda row: order[_Job(row.method, row.replan, row.trial)])

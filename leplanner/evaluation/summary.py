@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -81,3 +83,21 @@ def _difference(group: Group, other: Group) -> PairedDifference:
 
 def _rate(outcomes: np.ndarray) -> Rate:
     return wilson(int(outcomes.sum()), len(outcomes))
+
+
+def plain(
+    summaries: Sequence[MethodSummary],
+    task: str,
+    reference: str,
+    manifest: str,
+    settings: dict[str, Any],
+    rows: Sequence[TrialRow],
+) -> dict[str, Any]:
+    """As it is kept in summary.json."""
+    methods = [dataclasses.asdict(summary) for summary in summaries]
+    for method, summary in zip(methods, summaries, strict=True):
+        for name in ("any_time", "final", "held", "strict"):
+            method[name]["value"] = getattr(summary, name).value
+    raised = sum(row.error is not None for row in rows)
+    common = {"task": task, "manifest": manifest, "reference": reference, "settings": settings, "errors": raised}
+    return {**common, "fingerprint": rows[0].fingerprint, "methods": methods}

@@ -17,8 +17,8 @@ from ..artifacts import digest_json
 from ..data.cache import LatentCache
 from ..data.windows import PlanBatch
 from ..density.mixture import Density
-from ..learning import Learner, Metrics, TrainProgress, learn
-from ..precision import keep_freed_memory, pick_device
+from ..learning import Learner, Metrics, TrainProgress, learn, parse_curriculum, stage_at
+from ..precision import keep_freed_memory, pick_device, round_to_half
 from ..world.fast_rollout import FastRollout
 from ..world.world import World
 from .actions import ActionBox
@@ -50,31 +50,12 @@ class PlannerTrainConfig:
     weight_decay: float = 1e-4
     warmup_share: float | None = 0.05
     clip: float = 1.0
+    half_weights: bool = False  # end with weights that fp16 holds exactly
     seed: int = 0
     precision: str = "auto"
     engine: str = "auto"
     validate_every: int = 250
     checkpoint_minutes: float = 3.0
-
-
-def parse_curriculum(text: str, horizon: int) -> list[tuple[float, int]]:
-    """'0:2,0.5:5' -> [(0.0, 2), (0.5, 5)]"""
-    try:
-        stages = [(float(share), int(offset)) for share, offset in (part.split(":") for part in text.split(","))]
-    except ValueError:
-        stages = []
-    shares = [share for share, _ in stages]
-    if not stages or shares != sorted(shares) or shares[0] != 0 or not all(1 <= q <= horizon for _, q in stages):
-        raise ValueError(
-            f"The curriculum {text!r} cannot be used: it is a list SHARE:OFFSET, shares rising from 0, offsets in "
-            f"1..{horizon} blocks, such as 0:2,0.25:3,0.5:5."
-        )
-    return stages
-
-
-def max_offset(stages: list[tuple[float, int]], share: float) -> int:
-    """The farthest goal allowed when this share of the steps is done."""
-    return [offset for begins, offset in stages if begins <= share][-1]
 
 
 def pick_engine(wanted: str, device: torch.device) -> str:
@@ -142,7 +123,7 @@ def fit_planner(
     metrics = learn(
         learner,
         out,
-        draw=lambda rng, step: draw(rng, config.batch, max_offset(stages, step / config.steps)),
+        draw=lambda rng, step: draw(rng, config.batch, stage_at(stages, step / config.steps)),
         losses=losses,
         validate=look,
         counted={"samples": config.batch, "rows": rows},
@@ -195,6 +176,8 @@ def train_planner(
     )
     if (out / "config.json").exists():
         return load_bundle(out)
+    if config.half_weights:
+        round_to_half(model)
     planner = TaskPlanner(world, model, density)
     if learner.done == config.steps:
         history = {"config": dataclasses.asdict(config), "precision": learner.precision, "engine": engine}

@@ -13,6 +13,7 @@ from ..planner.train import PlannerTrainConfig
 from ..tasks import get_task
 from ..world.encoders import KeypointConfig, ViTConfig
 from ..world.lewm import LeWMConfig
+from ..world.refine import RefineConfig
 from ..world.train import WorldTrainConfig
 
 BLOCK = 5  # f: environment actions in a block, at every scale
@@ -23,6 +24,7 @@ class Scale:
     collect: CollectConfig
     model: LeWMConfig
     train: WorldTrainConfig
+    refine: RefineConfig
     density: DensityTrainConfig
     planner: PlannerConfig  # its latent, block and context sizes are the world's
     planner_train: PlannerTrainConfig
@@ -39,6 +41,7 @@ def paper(task: str) -> Scale:
         collect=CollectConfig(task, episodes=10_000, steps=200, every=1, size=224, native_visuals=True),
         model=LeWMConfig(encoder=ViTConfig(), block_dim=BLOCK * get_task(task).action_dim),
         train=WorldTrainConfig(),
+        refine=RefineConfig(),  # released worlds are used as they are
         density=DensityTrainConfig(),
         planner=PlannerConfig(),
         planner_train=PlannerTrainConfig(),
@@ -69,10 +72,11 @@ def compact(task: str) -> Scale:
             projector=512,
             dropout=0.0,  # small and far from overfitting; dropout only blurs the prediction
         ),
-        train=WorldTrainConfig(steps=2400, batch=64, learning_rate=5e-4, projections=256),
-        density=DensityTrainConfig(),
+        train=WorldTrainConfig(steps=2400, batch=64, learning_rate=5e-4, projections=256, half_weights=True),
+        refine=RefineConfig(steps=8000, batch=128, horizon="0:1,0.6:2,0.85:5", half_weights=True),
+        density=DensityTrainConfig(half_weights=True),
         planner=PlannerConfig(width=128, depth=2, heads=4, dropout=0.0),
-        planner_train=PlannerTrainConfig(steps=3000, batch=64),
+        planner_train=PlannerTrainConfig(steps=3000, batch=64, half_weights=True),
         baselines=BaselineTrainConfig(),
     )
     return _COMPACT[task](scale)
@@ -123,6 +127,7 @@ def tiny(task: str) -> Scale:
         collect=CollectConfig(task, episodes=48, steps=50, size=32),
         model=model,
         train=replace(scale.train, steps=200, batch=32, projections=64, learning_rate=2e-3, validate_every=50),
+        refine=replace(scale.refine, steps=100, batch=32, validate_every=50),
         density=DensityTrainConfig(components=4, width=32, steps=100, batch=64, validate_every=50),
         planner=PlannerConfig(width=32, depth=1, heads=2, dropout=0.0),
         planner_train=PlannerTrainConfig(steps=100, batch=32, learning_rate=1e-3, validate_every=50, engine="plain"),

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..artifacts import atomic_path, read_json, write_json
+from ..artifacts import atomic_path, fetch_folder, read_json, write_json
 from .encoders import ViTConfig
 from .lewm import LeWM, LeWMConfig
 from .world import World, WorldSpec, load_strictly, read_safetensors
@@ -118,21 +118,7 @@ def import_release(
 
 
 def fetch_release(source: str | Path) -> Path:
-    path = Path(source)
-    if path.is_dir():
-        return path
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(source)):
-        raise ValueError(f"{source} is neither a folder nor a Hugging Face id like owner/name.")
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    try:
-        return Path(snapshot_download(str(source), allow_patterns=["config.json", "weights.pt", "*.safetensors"]))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        raise ValueError(
-            f"{source} is not a local folder and could not be fetched from the Hugging Face hub ({type(error).__name__}: "
-            f"{error}). Check the id and the network, or download it elsewhere and give the folder."
-        ) from error
+    return fetch_folder(source, ("config.json", "weights.pt", "*.safetensors"))
 
 
 def _read_weights(folder: Path) -> tuple[dict[str, Tensor], Path]:

@@ -15,7 +15,7 @@ from ..artifacts import digest_json
 from ..data.episodes import Episodes, action_statistics, split
 from ..data.windows import ActionScale, WorldBatch, WorldWindows
 from ..learning import Learner, TrainProgress, learn
-from ..precision import keep_freed_memory, pick_device
+from ..precision import keep_freed_memory, pick_device, round_to_half
 from ..tasks import Task
 from .lewm import LeWM, LeWMConfig
 from .sigreg import sigreg
@@ -36,6 +36,7 @@ class WorldTrainConfig:
     sigreg_weight: float = 0.09
     projections: int = 1024
     grounding: float = 0.0  # weight of a linear state head that is dropped after training; 0 is the paper's objective
+    half_weights: bool = False  # end with weights that fp16 holds exactly
     seed: int = 0
     precision: str = "auto"
     validate_every: int = 250
@@ -134,6 +135,8 @@ def train_world(
         on_progress=on_progress,
         stop_after=stop_after,
     )
+    if config.half_weights and learner.done == config.steps:
+        round_to_half(state.model)
     world = World(state.model, spec)
     if learner.done == config.steps and not (out / "config.json").exists():
         history = {"config": dataclasses.asdict(config), "precision": learner.precision, "metrics": metrics}

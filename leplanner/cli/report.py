@@ -1,0 +1,26 @@
+"""`leplanner report`: one HTML page about evaluations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from ..report.page import write_page
+from .options import MaybePath
+from .progress import console
+
+
+def report(runs: Annotated[tuple[Path, ...], Positional, arg(metavar="FOLDER ...")], out: MaybePath = None) -> None:
+    """Draw evaluations as one self-contained HTML page: tables, and films of the trials that were filmed.
+
+    Example: leplanner evaluate tworoom --films 5; leplanner report runs/tworoom/evaluation/nontrivial-25-42
+
+    Args:
+        runs: folders that `leplanner evaluate` made; films are there when it ran with --films N.
+        out: the page to write (default: report.html in the first folder).
+    """
+    if not runs:
+        raise ValueError("Give at least one folder that `leplanner evaluate` made.")
+    console.print(f"report: {write_page(list(runs), out or runs[0] / 'report.html')}")

@@ -1,0 +1,26 @@
+"""Bundles that come with the package, one folder a task; and where any other bundle is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..artifacts import fetch_folder
+
+FOLDER = Path(__file__).parent
+WEIGHTS = ("config.json", "*.safetensors")  # all that loading needs
+
+
+def shipped() -> dict[str, Path]:
+    """Task name -> bundle folder."""
+    return {path.name: path for path in sorted(FOLDER.iterdir()) if (path / "config.json").exists()}
+
+
+def find_bundle(source: str | Path) -> Path:
+    """The folder of a shipped bundle, of a local one, or of one on the Hugging Face hub. A shipped task's name means the
+    shipped bundle even where a folder has the same name; write ./NAME for the folder."""
+    if isinstance(source, str) and source in shipped():
+        return shipped()[source]
+    try:
+        return fetch_folder(source, WEIGHTS)
+    except ValueError as error:
+        raise ValueError(f"No bundle {source}: {error} Shipped bundles: {', '.join(shipped()) or 'none'}.") from error
