@@ -256,9 +256,10 @@ def evaluate(
             file.flush()
             os.fsync(file.fileno())
             kept.append(row)
-    order = {job: i for i, job in enumerate(wanted)}
-    mine = [row for row in kept if _Job(row.method, row.replan, row.trial) in order]
-    return sorted(mine, key=lambda row: order[_Job(row.method, row.replan, row.trial)])
+    # what earlier calls finished of these methods counts too, be it more than was asked for now
+    order = {group: i for i, group in enumerate(dict.fromkeys((job.method, job.replan) for job in wanted))}
+    mine = [row for row in kept if (row.method, row.replan) in order and row.trial < count]
+    return sorted(mine, key=lambda row: (order[row.method, row.replan], row.trial))
 
 
 def _replans(name: str, config: EvaluationConfig) -> tuple[int, ...]:
