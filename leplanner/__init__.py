@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .planner.planner import Planner
     from .planner.problem import LatentDynamics, Plan, PlanProblem, PlanTrace
     from .tasks import TASKS, Task, get_task
+    from .tasks.swm_simulator import make_simulator
     from .world.world import World, load_world
 
 _EXPORTS = {
@@ -43,6 +44,7 @@ _EXPORTS = {
     "load": ".control.loaded",
     "load_density": ".density.mixture",
     "load_world": ".world.world",
+    "make_simulator": ".tasks.swm_simulator",
     "open_cache": ".data.cache",
     "open_episodes": ".data.episodes",
 }
@@ -67,6 +69,7 @@ __all__ = [
     "load",
     "load_density",
     "load_world",
+    "make_simulator",
     "open_cache",
     "open_episodes",
 ]

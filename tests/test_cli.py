@@ -66,7 +66,7 @@ def test_readme_commands_parse():
 
 
 def test_the_pipeline_of_the_readme(tmp_path, monkeypatch, capsys):
-    """Every stage from collecting to evaluating, and the Python example: at tiny scale."""
+    """Every stage from collecting to evaluating, at tiny scale."""
     monkeypatch.chdir(tmp_path)
     assert main(["collect", "tworoom", "--scale", "tiny", "--episodes", "24", "--steps", "40", "--workers", "1"]) == 0
     assert main(["world", "train", "tworoom", "--scale", "tiny", "--steps", "30"]) == 0
@@ -74,19 +74,18 @@ def test_the_pipeline_of_the_readme(tmp_path, monkeypatch, capsys):
     assert main(["world", "probe", "runs/tworoom/world", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert set(report["rmse"]) == {"agent_x", "agent_y"}
-    assert main(["cache", "tworoom"]) == 0
-    world = load_world("runs/tworoom/world")
+    assert main(["world", "refine", "tworoom", "--scale", "tiny", "--steps", "4"]) == 0
+    refined = ["--world", "runs/tworoom/refined"]
+    assert main(["cache", "tworoom", *refined]) == 0
+    world = load_world("runs/tworoom/refined")
     cache = open_cache("runs/tworoom/latents", world.digest)
     assert cache.latents.shape == (24 * 9, 32)
-    assert main(["density", "tworoom", "--scale", "tiny", "--steps", "20"]) == 0
-    assert main(["train", "tworoom", "--scale", "tiny", "--steps", "20"]) == 0
+    assert main(["density", "tworoom", "--scale", "tiny", "--steps", "20", *refined]) == 0
+    assert main(["train", "tworoom", "--scale", "tiny", "--steps", "20", *refined]) == 0
     shown = capsys.readouterr().out
     assert "arrival by k" in shown
     assert "c95" in shown
-    (snippet,) = re.findall(r"```python\n(.*?)```", README, flags=re.S)
-    exec(compile(snippet, "README.md", "exec"), {})
-    assert len(re.findall(r"\d\.\d+", capsys.readouterr().out)) >= 6  # two numbers of an action, four distances
-    assert main(["baselines", "tworoom", "--scale", "tiny", "--steps", "20", "--methods", "gcidm"]) == 0
+    assert main(["baselines", "tworoom", "--scale", "tiny", "--steps", "20", "--methods", "gcidm", *refined]) == 0
     evaluation = [
         "--methods",
         "leplanner,gcidm,nothing",
@@ -105,9 +104,18 @@ def test_the_pipeline_of_the_readme(tmp_path, monkeypatch, capsys):
     assert "gcidm" in shown
     planner = load_bundle("runs/tworoom/planner")
     assert main(["world", "train", "tworoom", "--scale", "tiny", "--steps", "30"]) == 0  # finished: nothing to do
-    assert main(["train", "tworoom", "--scale", "tiny", "--steps", "20"]) == 0
-    assert load_world("runs/tworoom/world").digest == world.digest
+    assert main(["world", "refine", "tworoom", "--scale", "tiny", "--steps", "4"]) == 0
+    assert main(["train", "tworoom", "--scale", "tiny", "--steps", "20", *refined]) == 0
+    assert load_world("runs/tworoom/refined").digest == world.digest
     assert load_bundle("runs/tworoom/planner").digest == planner.digest
+
+
+def test_the_python_of_the_readme_reaches_its_goal(capsys):
+    (snippet,) = re.findall(r"```python\n(.*?)```", README, flags=re.S)
+    exec(compile(snippet, "README.md", "exec"), {})
+    x, y = map(float, re.findall(r"\d+\.\d*", capsys.readouterr().out))
+    assert abs(x - 170) < 16
+    assert abs(y - 60) < 16
 
 
 def test_bench_world(capsys):

@@ -213,6 +213,33 @@ def test_a_killed_evaluation_continues_and_ends_the_same(bundle, tworoom_file, t
     assert (killed / "summary.json").exists()
 
 
+def test_fewer_trials_for_searches_and_films_of_rows_that_exist(bundle, manifest, tmp_path):
+    save_manifest(manifest, tmp_path / "m.json")
+    config = EvaluationConfig(("leplanner", "cem"), (1,), samples=20, rounds=1, search_trials=1)
+    rows = evaluate(bundle, tmp_path / "m.json", config, tmp_path / "rows.jsonl", workers=1)
+    assert [(row.method, row.trial) for row in rows] == [("leplanner", 0), ("leplanner", 1), ("cem", 0)]
+    text = (tmp_path / "rows.jsonl").read_text()
+    filmed = evaluate(bundle, tmp_path / "m.json", replace(config, films=1), tmp_path / "rows.jsonl", workers=1)
+    assert (tmp_path / "rows.jsonl").read_text() == text  # a film adds no row
+    assert stable(filmed) == stable(rows)
+    assert {path.name for path in (tmp_path / "films").iterdir()} == {"leplanner-m1-0000.npz", "cem-m1-0000.npz"}
+    more = evaluate(bundle, tmp_path / "m.json", replace(config, search_trials=2), tmp_path / "rows.jsonl", workers=1)
+    fewer = evaluate(bundle, tmp_path / "m.json", config, tmp_path / "rows.jsonl", workers=1)
+    assert stable(fewer) == stable(more)  # what earlier calls finished counts
+    assert len(more) == 4
+
+
+def test_a_bundle_brings_its_own_trials(tiny_planner, manifest, tmp_path, capsys):
+    save_bundle(tiny_planner, tmp_path / "bundle")
+    save_manifest(manifest, tmp_path / "bundle" / "manifest.json")
+    command = ["evaluate", "tworoom", "--bundle", str(tmp_path / "bundle"), "--methods", "nothing", "--trials", "2"]
+    command += ["--workers", "1", "--json", "--data", str(tmp_path / "none.h5")]
+    assert main([*command, "--seed", "1", "--out", str(tmp_path / "out")]) == 0
+    assert json.loads(capsys.readouterr().out)["manifest"] == manifest.digest
+    assert main([*command, "--seed", "2", "--out", str(tmp_path / "other")]) == 1  # other trials need a dataset
+    assert "none.h5" in capsys.readouterr().err
+
+
 def test_a_raised_trial_fails_the_command_and_is_tried_again(bundle, manifest, tmp_path, capsys):
     trials = (unplayable(manifest.trials[0]), manifest.trials[1])
     save_manifest(replace(manifest, trials=trials), tmp_path / "manifest.json")
