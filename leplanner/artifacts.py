@@ -93,7 +93,7 @@ def fetch_folder(source: str | Path, patterns: tuple[str, ...]) -> Path:
     path = Path(source)
     if path.is_dir():
         return path
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(source)):
+    if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", str(source)):
         raise ValueError(f"{source} is neither a folder nor a Hugging Face id like owner/name.")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError

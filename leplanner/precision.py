@@ -68,8 +68,12 @@ def pick_precision(wanted: str, device: torch.device) -> str:
 def round_to_half(module: nn.Module) -> None:
     """Every weight to the nearest number that fp16 holds; computing stays in fp32. Files are then half as large, and what
     is stored is exactly what was measured."""
-    for tensor in module.state_dict().values():
+    for name, tensor in module.state_dict().items():
         if tensor.is_floating_point():
+            if not tensor.half().isfinite().all():
+                raise FloatingPointError(
+                    f"{name} holds numbers that fp16 cannot: the largest is {tensor.abs().max():.3g}."
+                )
             tensor.copy_(tensor.half())
 
 

@@ -85,7 +85,7 @@ def test_the_curriculum():
     stages = parse_curriculum("0:2,0.25:3,0.5:5", 5)
     assert [stage_at(stages, share) for share in (0.0, 0.2499, 0.25, 0.4999, 0.5, 1.0)] == [2, 2, 3, 3, 5, 5]
     for wrong in ("", "2", "0.1:2", "0:2,0.5:6", "0:0", "0:3,0.5:4,0.25:5"):
-        with pytest.raises(ValueError, match="SHARE:OFFSET"):
+        with pytest.raises(ValueError, match="SHARE:BLOCKS"):
             parse_curriculum(wrong, 5)
 
 

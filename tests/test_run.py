@@ -13,7 +13,9 @@ import pytest
 import leplanner as lp
 from leplanner.artifacts import read_json
 from leplanner.cli.main import main
-from leplanner.evaluation.films import Film, load_film
+from leplanner.evaluation.films import Film, film_path, load_film
+from leplanner.report.bundle import make_bundle
+from leplanner.report.card import Making
 from leplanner.report.page import animation, verdict, write_page
 
 
@@ -23,6 +25,18 @@ def finished(tmp_path_factory):
     words = ["run", "tworoom", "--scale", "tiny", "--trials", "3", "--search-trials", "0", "--out", str(base)]
     assert main(words) == 0
     return base, words
+
+
+def table_lines(summary) -> list[list[str]]:
+    """Every cell of the results, as card and page must show them."""
+    titles = {"leplanner": "LePlanner", "gcidm": "GC-IDM", "nothing": "do nothing", "replay": "replay of the data"}
+    lines = []
+    for m in summary["methods"]:
+        pace = f"m = {m['replan']}" if m["replan"] else "every action"
+        rates = [m[name] for name in ("any_time", "final", "held", "strict")]
+        shown = [f"{100 * r['value']:.1f} ({100 * r['low']:.0f}-{100 * r['high']:.0f})" for r in rates]
+        lines.append([titles.get(m["method"], m["method"]), pace, str(m["any_time"]["trials"]), *shown])
+    return lines
 
 
 def test_run_makes_a_bundle_with_its_card(finished):
@@ -36,21 +50,48 @@ def test_run_makes_a_bundle_with_its_card(finished):
     card = (base / "bundle" / "README.md").read_text()
     summary = read_json(base / "bundle" / "evaluation.json")
     assert summary["manifest"] in card
+    assert "tiny scale" in card
+    assert "leplanner run tworoom --scale tiny --trials 3 --search-trials 0" in card
     assert "48 episodes of 50 actions" in card
-    ours = [method for method in summary["methods"] if method["method"] == "leplanner"]
-    for method in ours:
-        assert f"| LePlanner | m = {method['replan']} | 3 | {100 * method['any_time']['value']:.1f} (" in card
+    for line in table_lines(summary):
+        assert f"| {' | '.join(line)} |" in card
 
 
-def test_run_again_skips_every_stage(finished, capsys):
+def test_run_again_skips_every_stage(finished, capsys, monkeypatch):
     base, words = finished
-    weights = {
-        path: path.stat().st_mtime_ns for path in base.rglob("*") if path.suffix in (".safetensors", ".npy", ".h5")
-    }
-    kept = {path: stamp for path, stamp in weights.items() if path.parent.name != "bundle"}
+    kept = {path: path.stat().st_mtime_ns for path in base.rglob("*.*") if path.parent.name != "bundle"}
+    made_anew = ("summary.json", "run.json", "report.html")
+    kept = {path: stamp for path, stamp in kept.items() if path.name not in made_anew}
+    assert {"rows.jsonl", "checkpoint.pt", "latents.npy", "data.h5"} <= {path.name for path in kept}
+    card = (base / "bundle" / "README.md").read_text()
     assert main(words) == 0
-    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    again = {path: path.stat().st_mtime_ns for path in kept if path.name != "checkpoint.pt"}
+    assert again == {path: stamp for path, stamp in kept.items() if path in again}
+    assert (base / "bundle" / "README.md").read_text() == card
     assert "minutes, over all calls" in capsys.readouterr().out
+
+
+def test_a_released_world_needs_its_own_dataset(tmp_path, capsys):
+    assert main(["run", "tworoom", "--world", "someone/lewm-tworoom", "--out", str(tmp_path)]) == 1
+    assert "--world needs --data" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_bundle_is_of_the_weights_that_were_measured(finished, tmp_path):
+    base, _ = finished
+    evaluation = base / "evaluation" / "nontrivial-25-42"
+    summary = read_json(evaluation / "summary.json")
+    for method in summary["methods"]:
+        method["weights"] = "others"
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    making = Making("", "tiny", base / "data.h5", {})
+    episodes = lp.open_episodes(base / "data.h5")
+    with pytest.raises(ValueError, match="other weights"):
+        make_bundle(base / "planner", tmp_path, episodes, making, base / "bundle")
+    (tmp_path / "summary.json").write_text(json.dumps(read_json(evaluation / "summary.json") | {"errors": 2}))
+    with pytest.raises(ValueError, match="2 trials"):
+        make_bundle(base / "planner", tmp_path, episodes, making, base / "bundle")
+    assert lp.load(base / "bundle")
 
 
 def test_films_show_what_the_rows_say(finished):
@@ -59,20 +100,23 @@ def test_films_show_what_the_rows_say(finished):
     rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
     assert len(list((folder / "films").iterdir())) == len(rows)
     for row in rows:
-        film = load_film(folder / "films" / f"{row['method']}-m{row['replan']}-{row['trial']:04d}.npz")
+        identity = [row[name] for name in ("method", "replan", "trial", "manifest", "seed", "settings", "weights")]
+        film = load_film(film_path(folder, *identity))
         assert film.frames.shape == (26, 160, 160, 3)
-        assert film.steps[-1] == 50
+        assert film.steps.tolist() == list(range(0, 51, 2))
         assert film.error[-1] == pytest.approx(row["final_error"])
-        assert bool(film.reached[-1]) == row["success_final"]
-        assert row["success_any"] or not film.reached[1:].any()
+        assert bool(film.reached[1:].any()) == row["success_any"]
+        assert bool(film.reached[-5:].all()) == row["success_held"]
+        if row["success_any"]:
+            assert f"reached at step {row['first_success']}," in verdict(film, "px")
 
 
 def test_the_page_has_every_number_and_film(finished):
     base, _ = finished
     page = (base / "report.html").read_text()
     summary = read_json(base / "bundle" / "evaluation.json")
-    for method in summary["methods"]:
-        assert f"{100 * method['any_time']['value']:.1f} (" in page
+    for line in table_lines(summary):
+        assert "".join(f"<td>{cell}</td>" for cell in line) in page
     assert page.count("data:image/webp") == 3 * len(summary["methods"])
     assert page.count("data:image/png") == 3
     assert not re.search(r'(src|href)="(?!data:|#)', page)  # nothing from elsewhere
@@ -80,12 +124,26 @@ def test_the_page_has_every_number_and_film(finished):
         write_page([base], base / "nothing.html")
 
 
+def test_a_page_says_what_makes_a_comparison_uneven(finished, tmp_path):
+    base, _ = finished
+    folder = base / "evaluation" / "nontrivial-25-42"
+    summary = read_json(folder / "summary.json")
+    summary["methods"][-1]["any_time"]["trials"] = 2
+    summary["errors"] = 1
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    (tmp_path / "manifest.json").write_bytes((folder / "manifest.json").read_bytes())
+    page = write_page([tmp_path], tmp_path / "page.html").read_text()
+    assert "ran only the first 2 of the 3 trials" in page
+    assert "1 trials raised" in page
+
+
 def test_a_border_is_drawn_on_copies_and_says_when_the_goal_is_reached():
     frames = np.zeros((3, 16, 16, 3), np.uint8)
-    film = Film(frames, frames[0], np.array([0, 2, 4]), np.array([False, True, False]), np.array([9.0, 1.0, 5.0]))
+    reached = np.array([False, True, False, False, False])
+    film = Film(frames, np.array([0, 2, 4]), frames[0], reached, np.array([9.0, 1.0, 3.0, 4.0, 5.0]))
     assert animation(film).startswith("data:image/webp;base64,")
     assert frames.sum() == 0
-    assert verdict(film, "px") == "reached by step 2, left again, 5 px away at the end"
+    assert verdict(film, "px") == "reached at step 1, did not stay; 5 px away at the end"
 
 
 def test_a_page_needs_no_torch():

@@ -49,8 +49,11 @@ def test_its_card_says_what_was_measured(name):
     assert summary["manifest"] in card
     assert f"leplanner run {name}" in card
     assert {m["method"] for m in summary["methods"]} >= {"leplanner", "cem", "gcidm", "random", "nothing", "replay"}
-    for method in summary["methods"]:
-        assert f"{100 * method['any_time']['value']:.1f} (" in card
+    measured = {m["weights"] for m in summary["methods"] if m["method"] == "leplanner"}
+    assert measured == {lp.load(name).digest}
+    for m in summary["methods"]:
+        if m["method"] == "leplanner":
+            assert f"| LePlanner | m = {m['replan']} | 200 | {100 * m['any_time']['value']:.1f} (" in card
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -70,9 +73,7 @@ def test_a_problem_gets_the_same_plan_in_any_batch(name):
         assert torch.allclose(alone, together[row], atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in FAST else pytest.mark.slow) for name in TASKS]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in FAST else pytest.mark.slow) for name in TASKS])
 def test_it_solves_its_easy_trials(name, tmp_path):
     config = EvaluationConfig(methods=("leplanner",), replan=(1,))
     rows = evaluate(shipped()[name], shipped()[name] / "easy.json", config, tmp_path / "rows.jsonl")

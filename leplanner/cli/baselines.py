@@ -13,7 +13,7 @@ from ..data.cache import open_cache
 from ..learning import TrainProgress
 from ..presets.scales import get_scale
 from ..world.world import load_world
-from .options import MaybePath, ScaleInt, TaskName
+from .options import MaybePath, ScaleInt, TaskName, world_folder
 from .progress import bar, console
 
 
@@ -38,7 +38,7 @@ def baselines(
     Args:
         task: tworoom, pusht, reacher or cube.
         methods: names, separated by commas.
-        world: world folder (default: runs/TASK/world).
+        world: world folder (default: runs/TASK/refined, else runs/TASK/world).
         latents: latent cache (default: runs/TASK/latents).
         out: folder for one folder a method (default: runs/TASK/baselines).
         scale: paper, compact or tiny; sets the defaults of the options below.
@@ -49,7 +49,7 @@ def baselines(
     base = Path("runs") / task
     chosen = {"steps": steps, "seed": seed}
     config = replace(get_scale(scale, task).baselines, **{k: v for k, v in chosen.items() if v is not None})
-    frozen, cache = load_world(world or base / "world"), open_cache(latents or base / "latents")
+    frozen, cache = load_world(world_folder(world, task)), open_cache(latents or base / "latents")
     folder = out or base / "baselines"
     for name in methods.split(","):
         with bar(f"train {name} {task}", "steps") as update:

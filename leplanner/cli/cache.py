@@ -9,7 +9,7 @@ from ..data.episodes import open_episodes
 from ..precision import pick_device
 from ..tasks import get_task
 from ..world.world import load_world
-from .options import MaybePath, TaskName
+from .options import MaybePath, TaskName, world_folder
 from .progress import bar, console
 
 
@@ -27,16 +27,16 @@ def cache(
 
     Args:
         task: tworoom, pusht, reacher or cube.
-        world: world folder (default: runs/TASK/world).
+        world: world folder (default: runs/TASK/refined, else runs/TASK/world).
         data: dataset (default: runs/TASK/data.h5).
         out: cache folder (default: runs/TASK/latents).
         batch: frames encoded at once.
         device: auto, cpu, cuda, mps.
     """
     base = Path("runs") / task
-    frozen = load_world(world or base / "world").to(pick_device(device))
+    frozen = load_world(world_folder(world, task)).to(pick_device(device))
     if frozen.spec.task != task:
-        raise ValueError(f"The world at {world or base / 'world'} is {frozen.spec.task}'s, but {task} was asked for.")
+        raise ValueError(f"The world at {world_folder(world, task)} is {frozen.spec.task}'s, but {task} was asked for.")
     episodes = open_episodes(data or base / "data.h5", get_task(task), in_memory=False)
     out = out or base / "latents"
     with bar(f"cache {task}", "frames") as update:

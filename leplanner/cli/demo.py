@@ -9,11 +9,11 @@ from pathlib import Path
 from rich.table import Table
 
 from ..artifacts import write_json
-from ..evaluation.manifest import load_manifest
+from ..evaluation.manifest import load_manifest, save_manifest
 from ..evaluation.runner import EvaluationConfig
 from ..evaluation.runner import evaluate as run_evaluation
 from ..evaluation.summary import MethodSummary, plain, summarise
-from ..report.page import write_page
+from ..report.page import check_installed, write_page
 from ..tasks import get_task
 from ..zoo import shipped
 from .options import Comma, Json, MaybePath
@@ -40,17 +40,21 @@ def demo(
         out: folder for rows, films and the page (default: a temporary one).
         json_output: print JSON instead of a table.
     """
+    names = tasks.split(",")
+    missing = [name for name in names if get_task(name).name not in shipped()]
+    if missing:
+        raise ValueError(f"No bundle is shipped for {', '.join(missing)}; there are {', '.join(shipped()) or 'none'}.")
+    if trials < 1:
+        raise ValueError(f"--trials must be at least 1; got {trials}.")
+    check_installed()
     base = out or Path(tempfile.mkdtemp(prefix="leplanner-demo-"))
     config = EvaluationConfig(("leplanner", "cem"), (1,), samples=samples, rounds=rounds, trials=trials, films=trials)
     found: dict[str, list[MethodSummary]] = {}
     raised = 0
-    for name in tasks.split(","):
-        task = get_task(name)
-        if name not in shipped():
-            raise ValueError(f"No bundle is shipped for {name}; there are {', '.join(shipped()) or 'none'}.")
-        bundle, folder = shipped()[name], base / name
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "manifest.json").write_bytes((bundle / "manifest.json").read_bytes())
+    for name in names:
+        task, bundle, folder = get_task(name), shipped()[name], base / name
+        manifest = load_manifest(bundle / "manifest.json")
+        save_manifest(manifest, folder / "manifest.json")
         with bar(f"{task.title}", "trials") as update:
             update(0, 2 * trials, "starting the simulators")
             rows = run_evaluation(
@@ -65,8 +69,8 @@ def demo(
                 errors.print(f"trial {row.trial} of {row.method} raised: {row.error}", style="red", markup=False)
                 raised += 1
         found[name] = summarise(rows, "leplanner")
-        digest = load_manifest(folder / "manifest.json").digest
-        write_json(folder / "summary.json", plain(found[name], name, "leplanner", digest, config.settings, rows))
+        summary = plain(found[name], name, "leplanner", manifest.digest, config.settings, rows)
+        write_json(folder / "summary.json", summary)
     page = write_page([base / name for name in found], base / "report.html", "leplanner: a demonstration")
     if json_output:
         reports = {name: json.loads((base / name / "summary.json").read_text()) for name in found}

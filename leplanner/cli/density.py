@@ -10,7 +10,7 @@ from ..density.train import train_density
 from ..learning import TrainProgress
 from ..presets.scales import get_scale
 from ..world.world import load_world
-from .options import MaybePath, ScaleFloat, ScaleInt, TaskName
+from .options import MaybePath, ScaleFloat, ScaleInt, TaskName, world_folder
 from .progress import bar, console
 
 
@@ -35,7 +35,7 @@ def density(
 
     Args:
         task: tworoom, pusht, reacher or cube.
-        world: world folder (default: runs/TASK/world).
+        world: world folder (default: runs/TASK/refined, else runs/TASK/world).
         latents: latent cache (default: runs/TASK/latents).
         out: folder to make (default: runs/TASK/density).
         scale: paper, compact or tiny; sets the defaults of the options below.
@@ -49,7 +49,7 @@ def density(
     chosen = {"steps": steps, "batch": batch, "learning_rate": learning_rate, "seed": seed}
     config = get_scale(scale, task).density
     config = replace(config, **{name: value for name, value in chosen.items() if value is not None})
-    frozen, cache = load_world(world or base / "world"), open_cache(latents or base / "latents")
+    frozen, cache = load_world(world_folder(world, task)), open_cache(latents or base / "latents")
     out = out or base / "density"
     with bar(f"fit density {task}", "steps") as update:
 

@@ -175,15 +175,15 @@ def _manifest(
     path, wanted = folder / "manifest.json", (task, protocol, offset, budget, seed)
     if path.exists():
         manifest = load_manifest(path)
-        if manifest.kind != wanted or len(manifest.trials) < trials:
+        if manifest.setting != wanted or len(manifest.trials) < trials:
             raise ValueError(
-                f"{path} holds {len(manifest.trials)} trials of {manifest.kind}; {trials} of {wanted} "
+                f"{path} holds {len(manifest.trials)} trials of {manifest.setting}; {trials} of {wanted} "
                 "were asked for. Choose another --out."
             )
         return manifest
     if (bundle / "manifest.json").exists() and not data.exists():
         manifest = load_manifest(bundle / "manifest.json")
-        if manifest.kind == wanted and len(manifest.trials) >= trials:
+        if manifest.setting == wanted and len(manifest.trials) >= trials:
             save_manifest(manifest, path)
             return manifest
     from ..tasks.swm_simulator import make_simulator

@@ -21,3 +21,9 @@ ScaleFloat = Annotated[float | None, _OF_THE_SCALE, arg(metavar="FLOAT")]
 ScaleStr = Annotated[str | None, _OF_THE_SCALE, arg(metavar="STR")]
 Comma = Annotated[str, arg(metavar="A,B")]
 Json = Annotated[bool, tyro.conf.arg(name="json")]
+
+
+def world_folder(given: Path | None, task: str) -> Path:
+    """The refined world where there is one."""
+    refined = Path("runs") / task / "refined"
+    return given or (refined if (refined / "config.json").exists() else Path("runs") / task / "world")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,34 +11,34 @@ from typing import Annotated
 from rich.table import Table
 from tyro.conf import arg
 
-from ..artifacts import atomic_path, read_json, write_json
+from ..artifacts import read_json, write_json
 from ..data.episodes import open_episodes
-from ..evaluation.manifest import draw_manifest, save_manifest
-from ..planner.planner import load_bundle
 from ..presets.scales import get_scale
-from ..report.card import model_card
+from ..report.bundle import make_bundle
+from ..report.card import Making
 from ..tasks import get_task
-from . import baselines, cache, collect, density, evaluate, report, train, world
+from . import baselines, cache, collect, density, evaluate, report, train
+from . import world as worlds
 from .options import MaybePath, TaskName
 from .progress import console
 
-EASY_TRIALS, EASY_SEED, EASY_OFFSET = 10, 7, 15  # a working bundle must solve them; shipped with it
+FILMED = 4  # trials of every method
 
 
 def run(
     task: TaskName,
     scale: str = "compact",
-    world_source: Annotated[str | None, arg(name="world", help_behavior_hint="", metavar="SOURCE")] = None,
+    world: Annotated[str | None, arg(help_behavior_hint="", metavar="SOURCE")] = None,
     data: MaybePath = None,
     out: MaybePath = None,
     trials: int = 200,
     search_trials: int = 50,
     device: str = "auto",
-) -> int:
+) -> None:
     """Everything for one task: collect, train the world, refine it, cache, density, planner, GC-IDM, evaluate, report.
 
     A stage whose artifact is there is skipped; killed and started again it continues. The artifact of other settings is never
-    overwritten: choose another --out, or delete it. Ends with OUT/bundle, ready to load, with its model card.
+    overwritten: choose another --out, or delete that stage's folder. Ends with OUT/bundle, ready to load, with its model card.
 
     Example: leplanner run tworoom
 
@@ -47,13 +47,18 @@ def run(
     Args:
         task: tworoom, pusht, reacher or cube.
         scale: paper, compact or tiny.
-        world_source: a released LeWM checkpoint (folder or Hugging Face id) to use instead of training a world.
-        data: a dataset to use instead of collecting one.
+        world: a released LeWM checkpoint (folder or Hugging Face id) to use instead of training a world; needs --data.
+        data: a dataset to use instead of collecting one; with --world, the one that it was trained on.
         out: folder for everything (default: runs/TASK).
         trials: of the evaluation.
         search_trials: how many of them CEM gets, which takes seconds a decision; 0: no CEM.
         device: auto, cpu, cuda, mps.
     """
+    if world is not None and data is None:
+        raise ValueError(
+            "--world needs --data: a released world comes without the statistics of the actions it was trained on. Give the "
+            "dataset of that training."
+        )
     preset = get_scale(scale, task)
     base = out or Path("runs") / task
     file = data or base / "data.h5"
@@ -61,87 +66,87 @@ def run(
     stages: dict[str, Callable[[], object]] = {}
     if data is None:
         stages["collect"] = lambda: collect.collect(task, file, scale)
-    if world_source is not None:
-        stages["import world"] = lambda: _import_world(world_source, task, file, first)
+    if world is not None:
+        stages["import world"] = lambda: _import_world(world, task, file, first)
     else:
-        stages["train world"] = lambda: world.train(task, file, first, scale, device=device)
+        stages["train world"] = lambda: worlds.train(task, file, first, scale, device=device)
         if preset.refine.steps:
             used = base / "refined"
-            stages["refine world"] = lambda: world.refine(task, first, file, used, scale, device=device)
+            stages["refine world"] = lambda: worlds.refine(task, first, file, used, scale, device=device)
     latents, supported, planner, rivals = (base / name for name in ("latents", "density", "planner", "baselines"))
     measured = base / "evaluation" / "nontrivial-25-42"
-    methods = f"leplanner,{'cem,' if search_trials else ''}gcidm,random,nothing,replay"
-    status: list[int] = []
+    parts = {"World": first, "Predictor refined": used, "Density": supported, "Planner": planner}
+    parts |= {"GC-IDM, for comparison": rivals / "gcidm"}
+    making = Making(
+        command=_command(task, scale, world, data, trials, search_trials),
+        scale=scale,
+        data=file,
+        stages={title: folder for title, folder in parts.items() if title != "Predictor refined" or used != first},
+    )
     stages |= {
         "cache": lambda: cache.cache(task, used, file, latents, device=device),
         "density": lambda: density.density(task, used, latents, supported, scale, device=device),
         "train planner": lambda: train.train(task, used, latents, supported, planner, scale, device=device),
         "GC-IDM": lambda: baselines.baselines(task, "gcidm", used, latents, rivals, scale, device=device),
-        "evaluate": lambda: status.append(
-            evaluate.evaluate(
-                task,
-                str(planner),
-                methods,
-                trials=trials,
-                search_trials=search_trials,
-                data=file,
-                baselines=rivals,
-                out=measured,
-                films=min(4, trials),
-            )
-        ),
-        "bundle": lambda: make_bundle(base, measured, file, f"leplanner run {task} --scale {scale}"),
+        "evaluate": lambda: _evaluate(task, planner, file, rivals, measured, trials, search_trials),
+        "bundle": lambda: _bundle(task, planner, measured, file, making, base / "bundle"),
         "report": lambda: report.report((measured,), base / "report.html"),
     }
-    spent: dict[str, float] = read_json(base / "run.json") if (base / "run.json").exists() else {}
+    times = base / "run.json"
+    spent: dict[str, float] = read_json(times) if times.exists() else {}
     for number, (name, stage) in enumerate(stages.items(), start=1):
         console.rule(f"{number}/{len(stages)} {name}")
         began = time.monotonic()
-        stage()
-        spent[name] = spent.get(name, 0.0) + (time.monotonic() - began) / 60
-        write_json(base / "run.json", spent)
-    table = Table(title="minutes, over all calls")
+        try:
+            stage()
+        finally:
+            spent[name] = spent.get(name, 0.0) + (time.monotonic() - began) / 60
+            write_json(times, spent)
+    table = Table(title="minutes, over all calls that ended by themselves")
     for name in stages:
         table.add_column(name, justify="right")
     table.add_row(*(f"{spent[name]:.1f}" for name in stages))
     console.print(table)
     console.print(f"bundle: {base / 'bundle'}   report: {base / 'report.html'}")
-    return max(status)
+
+
+def _command(task: str, scale: str, world: str | None, data: Path | None, trials: int, search_trials: int) -> str:
+    words = ["leplanner", "run", task, "--scale", scale]
+    words += ["--world", world] if world else []
+    words += ["--data", data.name] if data else []
+    words += ["--trials", str(trials)] if trials != 200 else []
+    words += ["--search-trials", str(search_trials)] if search_trials != 50 else []
+    return shlex.join(words)
 
 
 def _import_world(source: str, task: str, data: Path, out: Path) -> None:
-    if (out / "config.json").exists() and read_json(out / "config.json")["training"].get("source") == source:
+    if (out / "config.json").exists():
+        config = read_json(out / "config.json")
+        found = (config["training"].get("source"), config["provenance"]["inputs"].get("data"))
+        wanted = (source, open_episodes(data, get_task(task), in_memory=False).digest)
+        if found != wanted:
+            raise ValueError(f"{out} holds a world of {found}, asked for {wanted}. Choose another --out, or delete it.")
         console.print(f"{out}  imported before")
         return
-    world.import_(source, task, data, out=out)
+    worlds.import_(source, task, data, out=out)
 
 
-def make_bundle(base: Path, evaluation: Path, data: Path, command: str) -> None:
-    """BASE/bundle: the weights, what they were measured to do and on which trials, a few easy trials, and the card."""
-    from ..tasks.swm_simulator import make_simulator
-
-    planner = load_bundle(base / "planner")
-    spec, world_spec = get_task(planner.world.spec.task), planner.world.spec
-    folder = base / "bundle"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    for path in [*sorted((base / "planner").glob("*.safetensors")), base / "planner" / "config.json"]:
-        shutil.copyfile(path, folder / path.name)
-    shutil.copyfile(evaluation / "manifest.json", folder / "manifest.json")
-    shutil.copyfile(evaluation / "summary.json", folder / "evaluation.json")
-    episodes = open_episodes(data, spec, in_memory=False)
-    easy = draw_manifest(
-        spec,
-        episodes,
-        EASY_TRIALS,
-        EASY_SEED,
-        offset=EASY_OFFSET,
-        block=world_spec.block,
-        context=world_spec.model.context,
-        simulator=lambda: make_simulator(spec),
+def _evaluate(task: str, planner: Path, data: Path, rivals: Path, out: Path, trials: int, search_trials: int) -> None:
+    raised = evaluate.evaluate(
+        task,
+        str(planner),
+        f"leplanner,{'cem,' if search_trials else ''}gcidm,random,nothing,replay",
+        trials=trials,
+        search_trials=search_trials or None,
+        data=data,
+        baselines=rivals,
+        out=out,
+        films=min(FILMED, trials),
     )
-    save_manifest(easy, folder / "easy.json")
-    with atomic_path(folder / "README.md") as temporary:
-        temporary.write_text(model_card(base, evaluation, command))
-    size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
-    console.print(f"{folder}  {size:.1f} MB, planner {planner.digest[:12]}")
+    if raised:
+        raise ValueError("Trials raised an error (see above); run the same command to try them again.")
+
+
+def _bundle(task: str, planner: Path, measured: Path, data: Path, making: Making, out: Path) -> None:
+    made = make_bundle(planner, measured, open_episodes(data, get_task(task), in_memory=False), making, out)
+    console.print(f"{made}  {sum(path.stat().st_size for path in made.iterdir()) / 1e6:.1f} MB")

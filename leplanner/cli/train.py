@@ -14,7 +14,7 @@ from ..learning import Metrics, TrainProgress
 from ..planner.train import train_planner
 from ..presets.scales import get_scale
 from ..world.world import load_world
-from .options import MaybePath, ScaleFloat, ScaleInt, ScaleStr, TaskName
+from .options import MaybePath, ScaleFloat, ScaleInt, ScaleStr, TaskName, world_folder
 from .progress import bar, console
 
 
@@ -48,7 +48,7 @@ def train(
 
     Args:
         task: tworoom, pusht, reacher or cube.
-        world: world folder (default: runs/TASK/world).
+        world: world folder (default: runs/TASK/refined, else runs/TASK/world).
         latents: latent cache (default: runs/TASK/latents).
         density: behaviour density (default: runs/TASK/density).
         out: bundle folder to make (default: runs/TASK/planner).
@@ -72,7 +72,7 @@ def train(
     chosen |= {"hold_weight": hold_weight, "path_weight": path_weight, "support_weight": support_weight}
     chosen |= {"curriculum": curriculum, "seed": seed, "precision": precision, "engine": engine}
     config = replace(preset.planner_train, **{name: value for name, value in chosen.items() if value is not None})
-    frozen, cache = load_world(world or base / "world"), open_cache(latents or base / "latents")
+    frozen, cache = load_world(world_folder(world, task)), open_cache(latents or base / "latents")
     supported = load_density(density or base / "density") if config.support_weight else None
     shape = preset.planner_for(frozen.spec.model)
     if refinements is not None:

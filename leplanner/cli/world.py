@@ -191,7 +191,8 @@ def import_(
     out = out or Path("runs") / task / "world"
     if (out / "config.json").exists():
         raise ValueError(f"{out} already holds a world. Choose another --out, or delete it.")
-    save_world(world, out, {"source": source})
+    inputs = {"data": episodes.digest} if data is not None else {}
+    save_world(world, out, {"source": source}, **inputs)
     parameters = sum(p.numel() for p in world.model.parameters()) / 1e6
     console.print(f"{out}  world {world.digest[:12]}, {parameters:.2f} M parameters")
 

@@ -80,7 +80,7 @@ def train_density(
     )
     if (out / "config.json").exists():
         return load_density(out)
-    if config.half_weights:
+    if config.half_weights and learner.done == config.steps:
         round_to_half(model)
     threshold = float(np.quantile(held_out_scores(model, held_out, seed=1), config.quantile))
     density = Density(model, threshold, world.digest)

@@ -49,7 +49,7 @@ class Manifest:
         return digest_json(dataclasses.asdict(self))
 
     @property
-    def kind(self) -> tuple[str, str, int, int, int]:
+    def setting(self) -> tuple[str, str, int, int, int]:
         return (self.task, self.protocol, self.offset, self.budget, self.seed)
 
 

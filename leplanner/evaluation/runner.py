@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from ..parallel import in_processes
 from ..planner.planner import TaskPlanner, load_bundle
 from ..tasks import Task, get_task
 from ..tasks.spec import Simulator
-from .films import Camera, film_path, save_film
+from .films import Camera, Film, film_path, save_film
 from .manifest import Manifest, Trial, load_manifest
 from .methods import OWN_PACE, SEARCH, PolicyFor, check_methods, make_method, method_digest
 from .metrics import judge
@@ -47,7 +47,8 @@ class EvaluationConfig:
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"history": "real" if self.real_history else "padded", "search": f"{self.samples} x {self.rounds}"}
+        search = f"{self.samples} x {self.rounds}" + (", compiled" if self.compile_search else "")
+        return {"history": "real" if self.real_history else "padded", "search": search}
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,9 @@ def run_trial(
     manifest: Manifest,
     replan: int,
     config: EvaluationConfig,
-    film_to: Path | None = None,
-) -> dict[str, Any]:
-    """One trial of one method: what it did, and what it cost."""
+    filmed: bool = False,
+) -> tuple[dict[str, Any], Film | None]:
+    """One trial of one method: what it did and what it cost, and if wanted how it looked."""
     size, block = planner.world.spec.frame_size, planner.world.spec.block
     start, goal = np.array(trial.start_state), np.array(trial.goal_state)
     seed = int(np.random.SeedSequence([config.seed, trial.index]).generate_state(1)[0])
@@ -95,7 +96,7 @@ def run_trial(
     looks = policy.frames > 0
     history = _history(sim, trial, size, block, task.action_dim) if looks and config.real_history else None
     controller.reset(_frame(sim, goal, size) if looks else _no_goal(planner), history, seeds=(seed,))
-    camera = Camera(sim, goal) if film_to else None
+    camera = Camera(sim, goal, manifest.budget) if filmed else None
     sim.set_state(start)
     states = [sim.state()]
     spent = 0.0
@@ -112,13 +113,12 @@ def run_trial(
         states.append(sim.state())
         if camera:
             camera.look(len(states) - 1)
-    if camera and film_to:
-        save_film(camera.film(task), film_to)
     made = controller.decisions
-    outcome = dataclasses.asdict(judge(task, np.stack(states), goal))
+    visited = np.stack(states)
+    outcome = dataclasses.asdict(judge(task, visited, goal))
     rows = sum(decision.rows for decision in made)
     imagined = [decision.imagined for decision in made if decision.imagined is not None]
-    return outcome | {
+    outcome |= {
         "decisions": len(made),
         "rows": rows,
         "rows_a_plan": rows / len(made),
@@ -127,6 +127,7 @@ def run_trial(
         "plan_ms": float(np.median([decision.plan_ms for decision in made])),
         "environment_ms": 1e3 * spent,
     }
+    return outcome, camera.film(task, visited, goal) if camera else None
 
 
 def _no_goal(planner: TaskPlanner) -> torch.Tensor:
@@ -186,7 +187,10 @@ def _run_job(
         make: PolicyFor = methods[job.method]
         trial = trials.trials[job.trial]
         task, sim = _worker["task"], _worker["sim"]
-        done = run_trial(task, sim, planner, make(trial), trial, trials, job.replan, config, job.film_to)
+        filmed = job.film_to is not None
+        done, film = run_trial(task, sim, planner, make(trial), trial, trials, job.replan, config, filmed)
+        if film is not None and job.film_to is not None:
+            save_film(film, job.film_to)
         return TrialRow(**common, **done)
     except Exception as error:  # recorded, and the command fails at its end: never counted as the method's failure
         return TrialRow(**common, error=f"{type(error).__name__}: {error}")
@@ -231,35 +235,40 @@ def evaluate(
     count = min(config.trials or len(manifest.trials), len(manifest.trials))
     identity = {"manifest": manifest.digest, "seed": config.seed, "settings": config.settings}
     weights = {name: method_digest(name, planner, baselines) for name in config.methods}
-    kept = _readable_rows(rows_path, identity, weights)
-    done = {(row.method, row.replan, row.trial) for row in kept}
-    films = rows_path.parent / "films"
+
+    def film_of(name: str, m: int, trial: int) -> Path:
+        return film_path(rows_path.parent, name, m, trial, **identity, weights=weights[name])
+
     wanted = [
-        _Job(name, m, trial, film_path(films, name, m, trial) if trial < config.films else None)
+        _Job(name, m, trial, film_of(name, m, trial) if trial < config.films else None)
         for name in config.methods
         for m in _replans(name, config)
         for trial in range(min(count, config.search_trials or count) if name in SEARCH else count)
     ]
-    unfilmed = {job for job in wanted if job.film_to and not job.film_to.exists()}
-    missing = [job for job in wanted if (job.method, job.replan, job.trial) not in done or job in unfilmed]
+    # a row and its film come from one run, so a trial without its film is run again
+    again = {job for job in wanted if job.film_to and not job.film_to.exists()}
+    kept = _readable_rows(rows_path, identity, weights, drop=again)
+    done = {_job(row) for row in kept}
+    missing = [job for job in wanted if job not in done]
     processes = workers or os.cpu_count() or 1
     threads = max(1, (os.cpu_count() or 1) // processes)  # whatever is left to do: a resumed run computes the same
     work = partial(_run_job, str(bundle), str(manifest_path), str(baselines) if baselines else None, config, threads)
     finished = len(wanted) - len(missing)
     with rows_path.open("a") as file:
         for row in in_processes(work, missing, processes):
-            finished += 1
-            on_row(row, finished, len(wanted))
-            if (row.method, row.replan, row.trial) in done:
-                continue  # run again for its film
             file.write(json.dumps(dataclasses.asdict(row)) + "\n")
             file.flush()
             os.fsync(file.fileno())
             kept.append(row)
-    # what earlier calls finished of these methods counts too, be it more than was asked for now
-    order = {group: i for i, group in enumerate(dict.fromkeys((job.method, job.replan) for job in wanted))}
-    mine = [row for row in kept if (row.method, row.replan) in order and row.trial < count]
-    return sorted(mine, key=lambda row: (order[row.method, row.replan], row.trial))
+            finished += 1
+            on_row(row, finished, len(wanted))
+    order = {job: i for i, job in enumerate(wanted)}
+    mine = [row for row in kept if _job(row) in order]
+    return sorted(mine, key=lambda row: order[_job(row)])
+
+
+def _job(row: TrialRow) -> _Job:
+    return _Job(row.method, row.replan, row.trial)
 
 
 def _replans(name: str, config: EvaluationConfig) -> tuple[int, ...]:
@@ -270,8 +279,10 @@ def read_rows(path: Path) -> list[TrialRow]:
     return [TrialRow(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def _readable_rows(path: Path, identity: dict[str, Any], weights: dict[str, str]) -> list[TrialRow]:
-    """What an earlier run left: a half-written last line and rows of trials that raised are dropped."""
+def _readable_rows(
+    path: Path, identity: dict[str, Any], weights: dict[str, str], drop: Collection[_Job]
+) -> list[TrialRow]:
+    """What an earlier run left: a half-written last line and rows of trials that raised or must run again are dropped."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         return []
@@ -292,7 +303,7 @@ def _readable_rows(path: Path, identity: dict[str, Any], weights: dict[str, str]
                 f"{path} holds rows of {row.method} with another manifest, seed, setting or other weights ({found}; now {wanted}). "
                 "Choose another --out."
             )
-    good = [row for row in rows if row.error is None]
+    good = [row for row in rows if row.error is None and _job(row) not in drop]
     if len(good) < len(lines) or not text.endswith("\n"):
         with atomic_path(path) as temporary:
             temporary.write_text("".join(json.dumps(dataclasses.asdict(row)) + "\n" for row in good))

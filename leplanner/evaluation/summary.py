@@ -20,6 +20,7 @@ Group = dict[int, TrialRow]  # one method at one m: rows by trial
 class MethodSummary:
     method: str
     replan: int
+    weights: str  # digest of what it decides with
     any_time: Rate
     final: Rate
     held: Rate
@@ -61,6 +62,7 @@ def _summary(method: str, replan: int, group: Group, references: dict[int, Group
     return MethodSummary(
         method=method,
         replan=replan,
+        weights=mine[0].weights,
         any_time=_rate(column("success_any")),
         final=_rate(column("success_final")),
         held=_rate(column("success_held")),

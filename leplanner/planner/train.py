@@ -176,7 +176,7 @@ def train_planner(
     )
     if (out / "config.json").exists():
         return load_bundle(out)
-    if config.half_weights:
+    if config.half_weights and learner.done == config.steps:
         round_to_half(model)
     planner = TaskPlanner(world, model, density)
     if learner.done == config.steps:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,25 +11,38 @@ import h5py
 
 from ..artifacts import read_json, read_lines
 from ..tasks import get_task
-from .tables import read_evaluation
+from .tables import Evaluation, read_evaluation
 
 
-def model_card(base: Path, evaluation: Path, command: str) -> str:
-    """Of the bundle at BASE/planner; `base` is the folder of `leplanner run`."""
-    bundle = read_json(base / "planner" / "config.json")
-    task = get_task(bundle["world"]["task"])
+@dataclass(frozen=True)
+class Making:
+    """How a bundle came to be: what a card cannot find out by itself."""
+
+    command: str
+    scale: str
+    data: Path
+    stages: dict[str, Path]  # title -> folder of a trained part, in order
+
+
+def model_card(bundle: Path, evaluation: Path, making: Making) -> str:
+    config = read_json(bundle / "config.json")
+    world, planner = config["world"], config["planner"]
+    task = get_task(world["task"])
     measured = read_evaluation(evaluation)
-    weights = bundle["planner"]
+    methods = ",".join(dict.fromkeys(row.method for row in measured.methods))
+    most = max(row.trials for row in measured.methods)
     lines = [
-        f"# LePlanner for {task.title}, compact",
+        f"# LePlanner for {task.title}, {making.scale} scale",
         "",
-        f"A controller for `{task.env_id}` that plans from pixels: a world model ({bundle['world']['model']['latent']} numbers a frame of "
-        f"{bundle['world']['model']['encoder']['frame_size']} px) and a planner of width {weights['width']} that corrects its plan of "
-        f'{weights["horizon"]} blocks {weights["refinements"]} times. Load it with `leplanner.load("{task.name}")`.',
+        f"A controller for `{task.env_id}` that plans from pixels: a world model ({world['model']['latent']} numbers a frame of "
+        f"{world['model']['encoder']['frame_size']} px) and a planner of width {planner['width']} that drafts {planner['horizon']} blocks of "
+        f"{world['block']} actions and corrects them {planner['refinements']} times. `leplanner.load(FOLDER)` loads it; a bundle that is "
+        f'shipped with the package is `leplanner.load("{task.name}")`.',
         "",
         "## Results",
         "",
-        f"{measured.title}; success in % with 95 % Wilson intervals; manifest `{measured.manifest}`, shipped beside this card.",
+        f"{measured.title}; success in % with 95 % Wilson intervals; bundle `{config['digest'][:12]}`, manifest `{measured.manifest}`, "
+        "which lies beside this card.",
         "",
         "| method | replans | n | any time | final | held 5 steps | strict |",
         "|---|---|---|---|---|---|---|",
@@ -37,78 +51,80 @@ def model_card(base: Path, evaluation: Path, command: str) -> str:
             for m in measured.methods
         ),
         "",
+        *(f"{caveat}\n" for caveat in measured.caveats),
         *_paired(measured),
-        f"Measured by `leplanner evaluate {task.name}`; settings: {_listed(measured.settings)}; {_listed(measured.fingerprint)}.",
+        f"Measured by `leplanner evaluate {task.name} --methods {methods} --trials {most} --seed {measured.seed}`; "
+        f"{_listed(measured.settings)}; {_listed(measured.fingerprint)}.",
         "",
         "## How it was made",
         "",
-        f"`{command}`",
+        f"`{making.command}`",
         "",
-        *(f"- {line}" for line in _stages(base, bundle)),
+        *(f"- {line}" for line in [_data(making.data), *_stages(making.stages), _arrival(config)]),
         "",
         "## Limits",
         "",
-        *(f"- {line}" for line in _limits(bundle)),
+        *(f"- {line}" for line in _limits(config, making)),
         "",
     ]
     return "\n".join(lines)
 
 
-def _paired(measured: Any) -> list[str]:
+def _paired(measured: Evaluation) -> list[str]:
     compared = [f"- {m.title}, {m.pace}: {line}" for m in measured.methods for line in m.paired]
-    return (
-        ["Paired differences of any-time success, in points, with exact McNemar p:", "", *compared, ""]
-        if compared
-        else []
-    )
+    title = "Paired differences of any-time success, in points (95 % bootstrap interval, exact McNemar p):"
+    return [title, "", *compared, ""] if compared else []
 
 
-def _stages(base: Path, bundle: dict[str, Any]) -> list[str]:
-    data, training = bundle["provenance"]["inputs"]["data"], bundle["training"]
-    lines = [f"Data: {_data(base)}, digest `{data[:12]}`; 95 % of the episodes train, the rest are held out."]
-    for name, folder in (("World", "world"), ("Predictor refined", "refined"), ("Planner", "planner")):
-        if (base / folder / "config.json").exists():
-            history = read_json(base / folder / "config.json")["training"]
-            settings = history.get("config")
-            if settings is None:
-                lines.append(f"{name}: imported from {history.get('source')}.")
-                continue
-            minutes = [line["minutes"] for line in read_lines(base / folder / "metrics.jsonl") if "minutes" in line]
-            spent = f", {minutes[-1]:.0f} minutes" if minutes else ""
-            lines.append(
-                f"{name}: {settings['steps']} steps of batch {settings['batch']}, seed {settings['seed']}{spent}."
+def _data(file: Path) -> str:
+    if file.suffix == ".h5" and file.exists():
+        with h5py.File(file, "r") as opened:
+            made = json.loads(str(opened.attrs.get("leplanner", "{}")))
+        if made:
+            config = made["config"]
+            return (
+                f"Data: {config['episodes']} episodes of {config['steps']} actions by the task's scripted behaviour, "
+                f"{config['size']} px, seed {config['seed']}. Of the episodes 95 % train, the rest are held out."
             )
-    arrival = training["metrics"]["held_out_arrival"][-1] / training["metrics"]["held_out_start"]
-    lines.append(f"Held-out distance to the goal on arrival, in imagination: {arrival:.2%} of the start's.")
+    return f"Data: {file.name}. Of the episodes 95 % train planner and density, the rest are held out."
+
+
+def _stages(stages: dict[str, Path]) -> list[str]:
+    lines = []
+    for title, folder in stages.items():
+        history = read_json(folder / "config.json")["training"]
+        if "source" in history:
+            lines.append(
+                f"{title}: imported from {history['source']}; its training may have seen the held-out episodes."
+            )
+            continue
+        settings = history["config"]
+        minutes = [line["minutes"] for line in read_lines(folder / "metrics.jsonl") if "minutes" in line]
+        spent = f", {minutes[-1]:.1f} minutes" if minutes else ""
+        lines.append(
+            f"{title}: {settings['steps']} steps of batch {settings['batch']}, seed {settings['seed']}{spent}."
+        )
     return lines
 
 
-def _data(base: Path) -> str:
-    if not (base / "data.h5").exists():
-        return "given"
-    with h5py.File(base / "data.h5", "r") as file:
-        config = json.loads(str(file.attrs["leplanner"]))["config"]
-    return (
-        f"{config['episodes']} episodes of {config['steps']} actions by the task's scripted behaviour, {config['size']} px, "
-        f"seed {config['seed']}"
-    )
+def _arrival(config: dict[str, Any]) -> str:
+    metrics = config["training"]["metrics"]
+    share = metrics["held_out_arrival"][-1] / metrics["held_out_start"]
+    return f"Held-out distance to the goal on arrival, in imagination: {share:.2%} of the start's."
 
 
-def _limits(bundle: dict[str, Any]) -> list[str]:
+def _limits(config: dict[str, Any], making: Making) -> list[str]:
     grounded = (
-        [
-            "While the world was trained, a linear head read the simulator's state from its latents; the head is gone, the planner sees pixels only."
-        ]
-        if bundle["world"]["grounded"]
-        else []
+        "While the world was trained, a linear head read the simulator's state from its latents; the head is gone, and "
+        "the planner sees pixels only."
     )
     return [
-        *grounded,
-        "It knows the scripted behaviour's states and this camera, lighting and frame size; others were not tried.",
-        "Held-out episodes chose the checkpoint and are where the trials come from: they are validation data, not a second test set.",
+        *([grounded] if config["world"]["grounded"] else []),
+        "It knows its data's states and this camera, lighting and frame size; others were not tried.",
+        "Held-out episodes chose the checkpoint, and the trials come from them: they are validation data, not a second test set.",
         "One seed.",
     ]
 
 
 def _listed(values: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
+    return ", ".join(f"{name} {value}" for name, value in values.items() if value != "")

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..artifacts import atomic_path
-from ..evaluation.films import EVERY, Film, load_film
+from ..evaluation.films import EVERY, Film, film_path, load_film
+from ..evaluation.metrics import HOLD_STEPS
 from ..tasks import get_task
 from .tables import Evaluation, read_evaluation
 
@@ -37,10 +38,9 @@ class TrialClips:
 
 def write_page(folders: list[Path], out: Path, title: str = "leplanner") -> Path:
     """`folders` are those that `leplanner evaluate` made."""
-    try:
-        import jinja2
-    except ImportError as error:
-        raise ImportError("A report needs jinja2 and imageio: pip install 'leplanner[report]'") from error
+    check_installed()
+    import jinja2
+
     evaluations = [read_evaluation(folder) for folder in folders]
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
@@ -55,38 +55,55 @@ def write_page(folders: list[Path], out: Path, title: str = "leplanner") -> Path
     return out
 
 
+def check_installed() -> None:
+    try:
+        import imageio.v3  # noqa: F401
+        import jinja2  # noqa: F401
+    except ImportError as error:
+        raise ImportError("A report needs jinja2 and imageio: pip install 'leplanner[report]'") from error
+
+
 def film_table(folder: Path, evaluation: Evaluation) -> list[TrialClips]:
-    """Every trial that was filmed, with the clips of all methods beside each other."""
-    by_trial: dict[int, list[tuple[str, int, Film]]] = {}
-    for path in sorted((folder / "films").glob("*.npz")):
-        method, replan, trial = path.stem.rsplit("-", 2)
-        by_trial.setdefault(int(trial), []).append((method, int(replan.removeprefix("m")), load_film(path)))
-    rows = {(row.method, row.replan): row for row in evaluation.methods}
+    """Every trial that was filmed, with the clips of all methods beside each other, in the table's order."""
     unit = get_task(evaluation.task).error_unit
     table = []
-    for trial, films in sorted(by_trial.items()):
-        made = {(method, replan): film for method, replan, film in films}
-        clips = [
-            Clip(row.method, f"{row.title}, {row.pace}", animation(made[key]), verdict(made[key], unit))
-            for key, row in rows.items()  # in the table's order
-            if key in made
-        ]
+    for trial in range(max(row.trials for row in evaluation.methods)):
+        clips, goal = [], ""
+        for row in evaluation.methods:
+            path = film_path(
+                folder,
+                row.method,
+                row.replan,
+                trial,
+                evaluation.manifest,
+                evaluation.seed,
+                evaluation.settings,
+                row.weights,
+            )
+            if path.exists():
+                film = load_film(path)
+                goal = goal or _data_uri(film.goal[None], ".png")
+                clips.append(Clip(row.method, f"{row.title}, {row.pace}", animation(film), verdict(film, unit)))
         if clips:
-            table.append(TrialClips(trial, _data_uri(films[0][2].goal[None], ".png"), clips))
+            table.append(TrialClips(trial, goal, clips))
     return table
 
 
 def verdict(film: Film, unit: str) -> str:
-    if not film.reached[1:].any():
+    reached = film.reached[1:]  # the start does not count
+    if not reached.any():
         return f"not reached; {film.error[-1]:.2g} {unit} away at the end"
-    first = int(film.steps[1:][np.argmax(film.reached[1:])])
-    stayed = "stayed" if film.reached[-1] else f"left again, {film.error[-1]:.2g} {unit} away at the end"
-    return f"reached by step {first}, {stayed}"
+    first = int(np.argmax(reached)) + 1
+    if reached[-HOLD_STEPS:].all():
+        return f"reached at step {first}, there at the end"
+    return f"reached at step {first}, did not stay; {film.error[-1]:.2g} {unit} away at the end"
 
 
 def animation(film: Film) -> str:
     """Framed copies: grey on the way, green while the goal is reached."""
-    framed = np.stack([_frame(frame, ok) for frame, ok in zip(film.frames, film.reached, strict=True)])
+    framed = np.stack(
+        [_frame(frame, bool(film.reached[step])) for frame, step in zip(film.frames, film.steps, strict=True)]
+    )
     return _data_uri(np.concatenate([framed, np.repeat(framed[-1:], PAUSE_FRAMES, axis=0)]), ".webp")
 
 

@@ -10,10 +10,6 @@ from ..artifacts import read_json
 
 TITLES = {
     "leplanner": "LePlanner",
-    "cem": "CEM",
-    "icem": "iCEM",
-    "mppi": "MPPI",
-    "gradient": "gradient",
     "gcidm": "GC-IDM",
     "gcbc": "GCBC",
     "gcivl": "GCIVL",
@@ -22,6 +18,7 @@ TITLES = {
     "nothing": "do nothing",
     "replay": "replay of the data",
 }
+SEARCH_TITLES = {"cem": "CEM", "icem": "iCEM", "mppi": "MPPI", "gradient": "gradient"}  # shown with their budget
 
 
 @dataclass(frozen=True)
@@ -29,6 +26,7 @@ class MethodRow:
     method: str
     title: str
     replan: int
+    weights: str
     trials: int
     any_time: str  # percent with its 95 % interval
     final: str
@@ -49,33 +47,50 @@ class Evaluation:
     task: str
     title: str  # protocol, offset, budget
     manifest: str  # digest
+    seed: int
     methods: list[MethodRow]
     settings: dict[str, Any]
     fingerprint: dict[str, Any]
+    caveats: list[str]  # what a reader must know before comparing
 
 
-def read_evaluation(folder: Path) -> Evaluation:
-    for name in ("summary.json", "manifest.json"):
+def read_evaluation(folder: Path, summary_name: str = "summary.json") -> Evaluation:
+    for name in (summary_name, "manifest.json"):
         if not (folder / name).exists():
             raise ValueError(f"{folder} has no {name}. Give a folder that `leplanner evaluate` made and finished.")
-    summary, manifest = read_json(folder / "summary.json"), read_json(folder / "manifest.json")
-    title = f"{manifest['protocol']}, goals {manifest['offset']} actions ahead, budget {manifest['budget']}"
-    methods = [_method_row(value, summary["reference"]) for value in summary["methods"]]
+    summary, manifest = read_json(folder / summary_name), read_json(folder / "manifest.json")
+    methods = [_method_row(value, summary["reference"], summary["settings"]) for value in summary["methods"]]
+    most = max(row.trials for row in methods)
+    caveats = [
+        f"{row.title}, {row.pace}, ran only the first {row.trials} of the {most} trials; paired differences use the trials both ran."
+        for row in methods
+        if row.trials < most
+    ]
+    if summary["errors"]:
+        caveats.append(f"{summary['errors']} trials raised an error and count for no method.")
     return Evaluation(
-        manifest["task"], title, summary["manifest"], methods, summary["settings"], summary["fingerprint"]
+        task=manifest["task"],
+        title=f"{manifest['protocol']}, goals {manifest['offset']} actions ahead, budget {manifest['budget']}",
+        manifest=summary["manifest"],
+        seed=manifest["seed"],
+        methods=methods,
+        settings=summary["settings"],
+        fingerprint=summary["fingerprint"],
+        caveats=caveats,
     )
 
 
-def _method_row(value: dict[str, Any], reference: str) -> MethodRow:
+def _method_row(value: dict[str, Any], reference: str, settings: dict[str, Any]) -> MethodRow:
     paired = [
         f"{100 * d['difference']:+.1f} ({100 * d['low']:+.1f} to {100 * d['high']:+.1f}), p = {d['p_value']:.2g}, "
-        f"against {TITLES[reference]} at m = {m}"
+        f"against {_title(reference, settings)} at m = {m}"
         for m, d in value["differences"].items()
     ]
     return MethodRow(
         method=value["method"],
-        title=TITLES[value["method"]],
+        title=_title(value["method"], settings),
         replan=value["replan"],
+        weights=value["weights"],
         trials=value["any_time"]["trials"],
         **{name: show_rate(value[name]) for name in ("any_time", "final", "held", "strict")},
         paired=paired,
@@ -83,6 +98,12 @@ def _method_row(value: dict[str, Any], reference: str) -> MethodRow:
         plan_ms=f"{value['plan_ms']:.1f}",
         encode_ms=f"{value['encode_ms']:.1f}",
     )
+
+
+def _title(method: str, settings: dict[str, Any]) -> str:
+    if method in SEARCH_TITLES:
+        return f"{SEARCH_TITLES[method]} {settings['search'].split(',')[0]}"
+    return TITLES.get(method, method)
 
 
 def show_rate(rate: dict[str, Any]) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..artifacts import digest_json
+from ..artifacts import digest_json, read_json
 from ..data.episodes import Episodes, read_frames, split
 from ..data.windows import PlanWindows, RolloutBatch
 from ..learning import Learner, Metrics, TrainProgress, learn, parse_curriculum, stage_at
@@ -72,13 +72,17 @@ def refine_world(
     stop_after: int | None = None,
 ) -> World:
     """Refine to `out`, or continue the run that `out` holds. `world` itself is not changed."""
-    if (out / "config.json").exists() and not (out / "checkpoint.pt").exists():
-        raise ValueError(f"{out} already holds a world that this run did not make. Choose another --out.")
+    run = digest_json([world.digest, dataclasses.asdict(config), episodes.digest])
+    if (out / "config.json").exists():
+        if read_json(out / "config.json")["training"].get("run") == run:
+            return load_world(out)
+        raise ValueError(f"{out} already holds a world that this run did not make. Choose another --out, or delete it.")
     keep_freed_memory()
     refined = World(copy.deepcopy(world.model), world.spec).to(pick_device(device))
     model = refined.model
+    if config.half_weights:
+        round_to_half(model)  # the encoder too, before anything is encoded
     part = PredictingPart(model).requires_grad_(True)
-    run = digest_json([world.digest, dataclasses.asdict(config), episodes.digest])
     learner = Learner(part, config, refined.device, run)
     latents = _encode_all(refined, episodes, on_encoded)
     shape = (world.spec.action_scale, world.spec.block, world.spec.model.context, config.pad_share)
@@ -103,11 +107,9 @@ def refine_world(
     model.eval().requires_grad_(False)
     if learner.done < config.steps:
         return refined
-    if (out / "config.json").exists():
-        return load_world(out)
     if config.half_weights:
         round_to_half(model)
-    history = {"config": dataclasses.asdict(config), "precision": learner.precision, "metrics": metrics}
+    history = {"config": dataclasses.asdict(config), "precision": learner.precision, "metrics": metrics, "run": run}
     save_world(refined, out, history, data=episodes.digest, refined_from=world.digest)
     return refined
 
