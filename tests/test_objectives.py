@@ -14,6 +14,7 @@ from leplanner.planner.objectives import (
     deep_supervision_weights,
     fixed_terminal,
     hold,
+    roughness,
     support_penalty,
 )
 
@@ -92,3 +93,10 @@ def test_raw_actions_are_exactly_the_box(low, high):
     assert raw.max() == high
     middle, half = (high + low) / 2, (high - low) / 2
     assert torch.allclose(raw[:, 0, 0], middle + half * u[:, 0].tanh(), atol=2e-6)
+
+
+def test_roughness_charges_changes_between_neighbouring_actions_across_blocks():
+    actions = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 2.0], [1.0, 2.0]])  # changes: 1, 2 and 0
+    blocks = actions.reshape(1, 2, 4)  # two blocks of two actions
+    assert roughness(blocks, 2).item() == pytest.approx((1 + 4) / 6)
+    assert roughness(torch.ones(3, 5, 10), 5).item() == 0

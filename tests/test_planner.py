@@ -155,7 +155,7 @@ def test_gradients_reach_the_planner_through_the_world_and_never_the_world(tiny_
     sample = as_sample(tiny_world.plan_windows(tiny_cache)[0].draw(np.random.default_rng(0), 16, 5), CPU)
     density = Density(MixtureDensity(DensityConfig(latent=32, components=4, width=16)), -10.0, tiny_world.digest)
     plans = model(sample.problem, imagination(tiny_world, sample.problem))
-    planner_losses(plans, sample, density, SETTINGS)["loss"].backward()
+    planner_losses(plans, sample, density, SETTINGS, 5)["loss"].backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.abs().max() > 0, name
@@ -220,7 +220,7 @@ def test_the_fast_step_has_the_same_loss_and_gradients(compiled, tiny_world, tin
     for forward, dynamics in ((model, world), fast):
         model.zero_grad()
         plans = forward(sample.problem, imagination(dynamics, sample.problem))
-        losses = planner_losses(plans, sample, density, SETTINGS)
+        losses = planner_losses(plans, sample, density, SETTINGS, 5)
         losses["loss"].backward()
         found.append((losses, torch.cat([p.grad.flatten() for p in model.parameters()])))
     (plain, plain_gradient), (quick, quick_gradient) = found

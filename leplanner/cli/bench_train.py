@@ -77,7 +77,7 @@ def train(
 
         def losses(generator: torch.Generator) -> dict[str, Tensor]:
             plans = forward(sample.problem, imagination(dynamics, sample.problem))
-            return planner_losses(plans, sample, density, config)
+            return planner_losses(plans, sample, density, config, model.box.block)
 
         return lambda: learner.step(losses)
 

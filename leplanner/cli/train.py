@@ -33,6 +33,7 @@ def train(
     hold_weight: ScaleFloat = None,
     path_weight: ScaleFloat = None,
     support_weight: ScaleFloat = None,
+    smooth_weight: ScaleFloat = None,
     curriculum: ScaleStr = None,
     seed: ScaleInt = None,
     precision: ScaleStr = None,
@@ -61,6 +62,7 @@ def train(
         hold_weight: lambda_h, of staying at the goal.
         path_weight: alpha, of fixed-terminal's path loss.
         support_weight: lambda_sup, of leaving the data's support; 0 needs no density.
+        smooth_weight: of changes from one action to the next, which a world that sees only ends of blocks cannot judge.
         curriculum: farthest goals in blocks by share of the steps, e.g. 0:2,0.25:3,0.5:5.
         seed: of initialisation, batches and dropout.
         precision: auto (measured), fp32 or bf16.
@@ -70,7 +72,13 @@ def train(
     base, preset = Path("runs") / task, get_scale(scale, task)
     chosen = {"objective": objective, "steps": steps, "batch": batch, "learning_rate": learning_rate}
     chosen |= {"hold_weight": hold_weight, "path_weight": path_weight, "support_weight": support_weight}
-    chosen |= {"curriculum": curriculum, "seed": seed, "precision": precision, "engine": engine}
+    chosen |= {
+        "smooth_weight": smooth_weight,
+        "curriculum": curriculum,
+        "seed": seed,
+        "precision": precision,
+        "engine": engine,
+    }
     config = replace(preset.planner_train, **{name: value for name, value in chosen.items() if value is not None})
     frozen, cache = load_world(world_folder(world, task)), open_cache(latents or base / "latents")
     supported = load_density(density or base / "density") if config.support_weight else None

@@ -51,6 +51,14 @@ def support_penalty(scores: Tensor, threshold: float) -> Tensor:
     return (scores - threshold).clamp(min=0).square().mean()
 
 
+def roughness(blocks: Tensor, steps: int) -> Tensor:
+    """Mean squared change from one action to the next over a plan (B, H, A) with `steps` actions a block.
+
+    A world sees only where a block ends; a plan may wiggle inside blocks without being charged for it.
+    """
+    return blocks.unflatten(-1, (steps, -1)).flatten(1, 2).diff(dim=1).square().mean()
+
+
 def contexts_before(context: Tensor, latents: Tensor) -> Tensor:
     """What precedes each block of a plan: (B, N, D), (B, H, D) -> (B, H, N, D), imagined as far as it must be."""
     frames = torch.cat([context, latents[:, :-1]], dim=1)

@@ -24,7 +24,7 @@ from ..world.world import World
 from .actions import ActionBox
 from .fast import FastPlanner
 from .model import LePlanner, PlannerConfig
-from .objectives import arrival_and_hold, deep_supervision, fixed_terminal, support_penalty
+from .objectives import arrival_and_hold, deep_supervision, fixed_terminal, roughness, support_penalty
 from .planner import TaskPlanner, load_bundle, save_bundle
 from .problem import LatentDynamics, Plan, PlanProblem, imagination
 from .validate import Sample, block_scores, report_on
@@ -42,6 +42,7 @@ class PlannerTrainConfig:
     hold_weight: float = 0.5  # lambda_h
     path_weight: float = 0.0  # alpha, of fixed-terminal's path loss
     support_weight: float = 0.01  # lambda_sup
+    smooth_weight: float = 0.0  # of changes from one action to the next; not in the paper
     curriculum: str = "0:2,0.25:3,0.5:5"  # from this share of the steps on, goals at most so many blocks away
     pad_share: float = 0.25  # contexts cut short as at an episode's start
     steps: int = 20_000
@@ -71,9 +72,10 @@ def pick_engine(wanted: str, device: torch.device) -> str:
 
 
 def planner_losses(
-    plans: tuple[Plan, ...], sample: Sample, density: Density | None, config: PlannerTrainConfig
+    plans: tuple[Plan, ...], sample: Sample, density: Density | None, config: PlannerTrainConfig, block: int
 ) -> dict[str, Tensor]:
-    """The paper's whole objective: every plan supervised, corrected ones kept within the data's support."""
+    """The paper's whole objective: every plan supervised, corrected ones kept within the data's support. `block`: actions in
+    a block, for the smoothness that compact planners are asked for besides."""
     if config.objective == "arrival-hold":
         by_k = [arrival_and_hold(plan.distances, sample.offset, config.hold_weight).mean() for plan in plans]
     else:
@@ -83,6 +85,9 @@ def planner_losses(
     if density is not None and config.support_weight and len(plans) > 1:
         losses["support"] = support_penalty(block_scores(plans, sample.problem, density), density.threshold)
         total = total + config.support_weight * losses["support"]
+    if config.smooth_weight:
+        losses["roughness"] = deep_supervision([roughness(plan.blocks, block) for plan in plans])
+        total = total + config.smooth_weight * losses["roughness"]
     return {"loss": total, **losses}
 
 
@@ -111,7 +116,7 @@ def fit_planner(
     def losses(batch: PlanBatch, generator: torch.Generator) -> dict[str, Tensor]:
         sample = as_sample(batch, device)
         plans = forward(sample.problem, imagination(imagined, sample.problem))
-        return planner_losses(plans, sample, density, config)
+        return planner_losses(plans, sample, density, config, model.box.block)
 
     def look() -> Metrics:
         report = report_on(model, dynamics, fixed, density)

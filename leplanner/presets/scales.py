@@ -76,7 +76,7 @@ def compact(task: str) -> Scale:
         refine=RefineConfig(steps=8000, batch=128, horizon="0:1,0.6:2,0.85:5", half_weights=True),
         density=DensityTrainConfig(half_weights=True),
         planner=PlannerConfig(width=128, depth=2, heads=4, dropout=0.0),
-        planner_train=PlannerTrainConfig(steps=3000, batch=64, half_weights=True),
+        planner_train=PlannerTrainConfig(steps=3000, batch=64, smooth_weight=3e-3, half_weights=True),
         baselines=BaselineTrainConfig(),
     )
     return _COMPACT[task](scale)
@@ -93,6 +93,7 @@ def _compact_pusht(scale: Scale) -> Scale:
         scale,
         collect=replace(scale.collect, episodes=4000),
         train=replace(scale.train, grounding=1.0),
+        planner_train=replace(scale.planner_train, steps=5000),
     )
 
 
