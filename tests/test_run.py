@@ -17,6 +17,10 @@ from leplanner.evaluation.films import Film, film_path, load_film
 from leplanner.report.bundle import make_bundle
 from leplanner.report.card import Making
 from leplanner.report.page import animation, verdict, write_page
+from leplanner.world.encoders import ViTConfig
+from leplanner.world.lewm import LeWM, LeWMConfig
+from leplanner.world.release import export_release
+from leplanner.world.world import World, WorldSpec
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +79,28 @@ def test_a_released_world_needs_its_own_dataset(tmp_path, capsys):
     assert main(["run", "tworoom", "--world", "someone/lewm-tworoom", "--out", str(tmp_path)]) == 1
     assert "--world needs --data" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_run_on_a_released_world(finished, tmp_path, capsys):
+    """The same pipeline with a checkpoint in the hub's format and its dataset."""
+    shape = LeWMConfig(encoder=ViTConfig(32, 16, 192, 12, 3), depth=1, heads=2, head_dim=16, mlp=64, projector=32)
+    world = World(LeWM(shape), WorldSpec("tworoom", shape, 5, (0.0, 0.0), (1.0, 1.0)))
+    export_release(world, tmp_path / "release")
+    data = str(finished[0] / "data.h5")
+    words = ["run", "tworoom", "--scale", "tiny", "--world", str(tmp_path / "release"), "--trials", "1"]
+    words += ["--search-trials", "0", "--out", str(tmp_path / "run")]
+    assert main([*words, "--data", data]) == 0
+    assert not (tmp_path / "run" / "refined").exists()
+    card = (tmp_path / "run" / "bundle" / "README.md").read_text()
+    assert f"World: imported from {tmp_path / 'release'}" in card
+    assert "--data data.h5" in card
+    planner = lp.load(tmp_path / "run" / "bundle")
+    assert planner.world.model.config == shape
+    assert planner.world.spec.action_std != (1.0, 1.0)  # the dataset's
+    capsys.readouterr()
+    words[words.index("--world") + 1] = "someone/else"
+    assert main([*words, "--data", data]) == 1
+    assert "someone/else" in capsys.readouterr().err
 
 
 def test_a_bundle_is_of_the_weights_that_were_measured(finished, tmp_path):

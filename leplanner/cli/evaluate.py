@@ -108,6 +108,10 @@ def evaluate(
         compile_search=compile_search,
         films=films,
     )
+    if search_trials is not None and search_trials < 1:
+        raise ValueError(
+            f"--search-trials must be at least 1; got {search_trials}. Leave the searches out of --methods instead."
+        )
     chosen = find_bundle(bundle or (base / "planner" if (base / "planner").exists() else task))
     trained = baselines or base / "baselines"
     trained = trained if trained.exists() else None
@@ -156,7 +160,7 @@ def evaluate(
                 console.print(table)
         write_json(folder / "summary.json", reports[drawn])
         if not json_output:
-            console.print(f"{folder}  manifest {manifest.digest[:12]}")
+            console.print(f"{folder}  manifest {manifest.digest[:12]}, bundle {chosen}", soft_wrap=True)
     if json_output:
         print(json.dumps(reports if draws else reports[seeds[0]]))
     elif draws:
@@ -259,7 +263,9 @@ def _latency_table(
         for name in methods:
             if name in ("replay", "nothing", "random") or (batch > 1 and name in SEARCH):
                 continue
-            make = make_method(name, planner, baselines, manifest.budget, config.samples, config.rounds)
+            make = make_method(
+                name, planner, baselines, manifest.budget, config.samples, config.rounds, config.compile_search
+            )
             measured = measure_latency(make(manifest.trials[0]), planner.world, problem)
             found.append(dataclasses.asdict(measured))
             times = (measured.plan_ms, measured.plan_ms_p95, measured.encode_ms, measured.encode_ms_p95)

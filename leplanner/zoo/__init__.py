@@ -23,4 +23,6 @@ def find_bundle(source: str | Path) -> Path:
     try:
         return fetch_folder(source, WEIGHTS)
     except ValueError as error:
-        raise ValueError(f"No bundle {source}: {error} Shipped bundles: {', '.join(shipped()) or 'none'}.") from error
+        raise ValueError(
+            f"No bundle {source}: {error} Shipped bundles: {', '.join(shipped()) or 'none'}; make one with: leplanner run TASK"
+        ) from error
