@@ -48,12 +48,13 @@ def test_its_card_says_what_was_measured(name):
     assert load_manifest(folder / "manifest.json").digest == summary["manifest"]
     assert summary["manifest"] in card
     assert f"leplanner run {name}" in card
-    assert {m["method"] for m in summary["methods"]} >= {"leplanner", "cem", "gcidm", "random", "nothing", "replay"}
+    assert {m["method"] for m in summary["methods"]} >= {"leplanner", "random", "nothing", "replay"}
     measured = {m["weights"] for m in summary["methods"] if m["method"] == "leplanner"}
     assert measured == {lp.load(name).digest}
     for m in summary["methods"]:
         if m["method"] == "leplanner":
-            assert f"| LePlanner | m = {m['replan']} | 200 | {100 * m['any_time']['value']:.1f} (" in card
+            rate = m["any_time"]
+            assert f"| LePlanner | m = {m['replan']} | {rate['trials']} | {100 * rate['value']:.1f} (" in card
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -91,8 +91,9 @@ def _compact_tworoom(scale: Scale) -> Scale:
 def _compact_pusht(scale: Scale) -> Scale:
     return replace(
         scale,
-        collect=replace(scale.collect, episodes=4000),
+        collect=replace(scale.collect, episodes=12_000),  # contact is learned from many pushes
         train=replace(scale.train, grounding=1.0),
+        refine=replace(scale.refine, steps=16_000),
         planner_train=replace(scale.planner_train, steps=5000),
     )
 
