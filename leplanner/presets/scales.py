@@ -103,10 +103,10 @@ def _compact_reacher(scale: Scale) -> Scale:
 
 
 def _compact_cube(scale: Scale) -> Scale:
-    # rendering is the cost here: fewer episodes; the cube is small: more pixels
+    # the cube is small: more pixels
     return replace(
         scale,
-        collect=replace(scale.collect, episodes=900, size=96),
+        collect=replace(scale.collect, episodes=3000, size=96),
         model=replace(scale.model, encoder=replace(scale.model.encoder, frame_size=96)),
         train=replace(scale.train, steps=1400, grounding=1.0),
     )

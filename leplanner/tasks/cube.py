@@ -36,6 +36,9 @@ def strict(states: Array, goal: Array) -> bool:
 class RestlessOracle:
     """OGBench's scripted oracle; when it has placed the cube, it gets a new target, so that cubes keep moving.
 
+    Now and then it misses: it closes the gripper beside the cube and carries nothing for a while. A world that never saw
+    that imagines that cubes follow whatever the gripper does.
+
     The oracle draws from numpy's global generator; what it drew is overwritten from ours, which makes
     an episode a function of its seed.
     """
@@ -48,6 +51,7 @@ class RestlessOracle:
         self.oracle = CubeMarkovOracle(env=self.sim.env, min_norm=rng.uniform(0.3, 0.6))
         self.noise_level = rng.uniform(0.0, 0.1)
         self.random_share = rng.choice([0.0, 0.0, 0.05])
+        self.miss_share = 0.25
         self.withdraw_share = 0.5  # after placing: withdraw as the oracle does, or turn to the new target at once
         self._new_target()
 
@@ -60,10 +64,26 @@ class RestlessOracle:
         self.oracle._final_pos = self.rng.uniform(low, high)
         self.oracle._final_yaw = self.rng.uniform(-np.pi, np.pi)
         self.withdraw = self.rng.random() < self.withdraw_share
+        self.missing = self.rng.random() < self.miss_share
+        angle, beside_m = self.rng.uniform(0, 2 * np.pi), self.rng.uniform(0.03, 0.09)
+        self.beside = beside_m * np.array([np.cos(angle), np.sin(angle), 0.0])
+        self.closing, self.carrying = 4, int(self.rng.integers(10, 26))  # steps of a miss, where it began to close
+
+    def _seen(self, info: dict[str, Any]) -> dict[str, Any]:
+        """What the oracle is told: the truth, or while it misses a cube beside the real one, then one in its empty hand."""
+        if not self.missing:
+            return info
+        hand, cube = info["proprio/effector_pos"], info["privileged/block_0_pos"] + self.beside
+        if self.closing > 0:
+            self.closing -= int(np.linalg.norm(cube - hand) <= 0.02)
+            return info | {"privileged/block_0_pos": cube}
+        self.carrying -= 1
+        self.missing = self.carrying > 0
+        return info | {"privileged/block_0_pos": hand, "proprio/gripper_contact": np.ones(1)}
 
     def act(self) -> Array:
         info = self.sim.info()
-        action = np.asarray(self.oracle.select_action(None, info))
+        action = np.asarray(self.oracle.select_action(None, self._seen(info)))
         placed = np.linalg.norm(info["privileged/target_block_pos"] - info["privileged/block_0_pos"]) <= 0.02
         let_go = info["proprio/gripper_contact"][0] < 0.1 and info["proprio/effector_pos"][2] > 0.12
         if self.oracle.done or (placed and let_go and not self.withdraw):
