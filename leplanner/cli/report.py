@@ -15,7 +15,7 @@ from .progress import console
 def report(runs: Annotated[tuple[Path, ...], Positional, arg(metavar="FOLDER ...")], out: MaybePath = None) -> None:
     """Draw evaluations as one self-contained HTML page: tables, and films of the trials that were filmed.
 
-    Example: leplanner evaluate tworoom --films 5; leplanner report runs/tworoom/evaluation/nontrivial-25-42
+    Example: leplanner report runs/tworoom/evaluation/nontrivial-25-42
 
     Args:
         runs: folders that `leplanner evaluate` made; films are there when it ran with --films N.
