@@ -22,6 +22,7 @@ from leplanner.planner.problem import PlanProblem, imagination
 from leplanner.planner.train import (
     PlannerTrainConfig,
     as_sample,
+    deviate,
     fit_planner,
     pick_engine,
     planner_losses,
@@ -269,3 +270,24 @@ def test_the_optimum_is_one(rng):
     costs = arrival_and_hold((latents - problem.goal).square().mean(-1), torch.full((20_000,), OFFSET), HOLD)
     assert best <= costs.min()
     assert costs.min() < 3 * best
+
+
+def test_a_deviation_is_one_imagined_block_and_leaves_the_goal():
+    world, batch = LinearWorld(), draw(np.random.default_rng(0), 40)
+    sample, taken = as_sample(batch, CPU), torch.randn(40, 2)
+    moved = deviate(sample, taken, world, 1, share=1.0, generator=torch.Generator().manual_seed(3))
+    again = deviate(sample, taken, world, 1, share=1.0, generator=torch.Generator().manual_seed(3))
+    assert torch.equal(moved.problem.context, again.problem.context)
+    block = moved.problem.past_blocks[:, -1:]
+    assert not torch.allclose(block[:, 0], taken)
+    expected = world.rollout(sample.problem.context, sample.problem.past_blocks, block)
+    assert torch.equal(moved.problem.context[:, -1:], expected)
+    assert torch.equal(moved.problem.context[:, :-1], sample.problem.context[:, 1:])
+    assert torch.equal(moved.problem.past_blocks[:, :-1], sample.problem.past_blocks[:, 1:])
+    assert torch.equal(moved.problem.goal, sample.problem.goal)
+    assert torch.equal(moved.offset, sample.offset)
+    none = deviate(sample, taken, world, 1, share=0.0, generator=torch.Generator().manual_seed(3))
+    assert torch.equal(none.problem.context, sample.problem.context)
+    some = deviate(sample, taken, world, 1, share=0.5, generator=torch.Generator().manual_seed(3))
+    same = (some.problem.context == sample.problem.context).flatten(1).all(1)
+    assert 5 < int(same.sum()) < 35

@@ -34,6 +34,7 @@ def train(
     path_weight: ScaleFloat = None,
     support_weight: ScaleFloat = None,
     smooth_weight: ScaleFloat = None,
+    deviate_share: ScaleFloat = None,
     curriculum: ScaleStr = None,
     seed: ScaleInt = None,
     precision: ScaleStr = None,
@@ -63,6 +64,7 @@ def train(
         path_weight: alpha, of fixed-terminal's path loss.
         support_weight: lambda_sup, of leaving the data's support; 0 needs no density.
         smooth_weight: of changes from one action to the next, which a world that sees only ends of blocks cannot judge.
+        deviate_share: share of problems that begin one imagined block off the data's way.
         curriculum: farthest goals in blocks by share of the steps, e.g. 0:2,0.25:3,0.5:5.
         seed: of initialisation, batches and dropout.
         precision: auto (measured), fp32 or bf16.
@@ -73,6 +75,7 @@ def train(
     chosen = {"objective": objective, "steps": steps, "batch": batch, "learning_rate": learning_rate}
     chosen |= {"hold_weight": hold_weight, "path_weight": path_weight, "support_weight": support_weight}
     chosen |= {
+        "deviate_share": deviate_share,
         "smooth_weight": smooth_weight,
         "curriculum": curriculum,
         "seed": seed,

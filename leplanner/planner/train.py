@@ -43,6 +43,7 @@ class PlannerTrainConfig:
     path_weight: float = 0.0  # alpha, of fixed-terminal's path loss
     support_weight: float = 0.01  # lambda_sup
     smooth_weight: float = 0.0  # of changes from one action to the next; not in the paper
+    deviate_share: float = 0.0  # problems that begin one imagined block off the data's way; not in the paper
     curriculum: str = "0:2,0.25:3,0.5:5"  # from this share of the steps on, goals at most so many blocks away
     pad_share: float = 0.25  # contexts cut short as at an episode's start
     steps: int = 20_000
@@ -115,6 +116,9 @@ def fit_planner(
 
     def losses(batch: PlanBatch, generator: torch.Generator) -> dict[str, Tensor]:
         sample = as_sample(batch, device)
+        if config.deviate_share:
+            taken = torch.from_numpy(batch.first_block).to(device)
+            sample = deviate(sample, taken, dynamics, model.box.block, config.deviate_share, generator)
         plans = forward(sample.problem, imagination(imagined, sample.problem))
         return planner_losses(plans, sample, density, config, model.box.block)
 
@@ -189,6 +193,28 @@ def train_planner(
         history |= {"metrics": metrics, "best_held_out": learner.best_score}
         save_bundle(planner, out, history, **inputs)
     return planner
+
+
+@torch.no_grad()
+def deviate(
+    sample: Sample, taken: Tensor, dynamics: LatentDynamics, steps: int, share: float, generator: torch.Generator
+) -> Sample:
+    """A share of the problems begins elsewhere: the data's next block, pushed aside by a random constant, is imagined
+    first. A controller in closed loop is never quite where the data was, and must find back."""
+    batch = len(taken)
+    size = taken.shape[1] // steps
+    aside = torch.randn(batch, size, generator=generator) * torch.rand(batch, 1, generator=generator)
+    chosen = torch.rand(batch, generator=generator) < share
+    block = taken + aside.to(taken).repeat(1, steps)
+    problem = sample.problem
+    latent = dynamics.rollout(problem.context, problem.past_blocks, block.unsqueeze(1))
+    context = torch.cat([problem.context[:, 1:], latent], dim=1)
+    past = torch.cat([problem.past_blocks[:, 1:], block.unsqueeze(1)], dim=1)
+    mask = chosen.to(taken.device).view(-1, 1, 1)
+    moved = PlanProblem(
+        torch.where(mask, context, problem.context), torch.where(mask, past, problem.past_blocks), problem.goal
+    )
+    return Sample(moved, sample.offset)
 
 
 def check_density(density: Density | None, world: World, config: PlannerTrainConfig) -> None:
