@@ -190,6 +190,10 @@ def _manifest(
         if manifest.setting == wanted and len(manifest.trials) >= trials:
             save_manifest(manifest, path)
             return manifest
+        raise ValueError(
+            f"{trials} trials of {wanted} were asked for. There is no dataset at {data} to draw them from, and {bundle} brings "
+            f"{len(manifest.trials)} of {manifest.setting}. Ask for those, or collect: leplanner collect {task}"
+        )
     from ..tasks.swm_simulator import make_simulator
 
     spec, world = get_task(task), load_bundle(bundle).world.spec
