@@ -19,7 +19,10 @@ class LoadedPlanner(TaskPlanner):
         return controller
 
 
-def load(source: str | Path) -> LoadedPlanner:
-    """From a shipped task's name ("cube"), a bundle folder such as `leplanner train` makes, or a Hugging Face id."""
-    bundle = load_bundle(find_bundle(source))
-    return LoadedPlanner(bundle.world, bundle.model, bundle.density)
+def load(source: str | Path, engine: str = "auto") -> LoadedPlanner:
+    """From a shipped task's name ("cube"), a bundle folder such as `leplanner train` makes, or a Hugging Face id.
+
+    `engine` is how plans are computed: auto, eager (the plain model), compiled, or onnx; `planner.engine_report()` says
+    which is used and why."""
+    bundle = load_bundle(find_bundle(source), engine)
+    return LoadedPlanner(bundle.world, bundle.model, bundle.density, engine)

@@ -7,6 +7,7 @@ of a transformer computes the plan's tokens only: nobody reads the others.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,10 +21,13 @@ from .problem import Imagine, Plan, PlanProblem, goal_distances
 class FastPlanner:
     """Called like the model it speeds up, whose parameters it uses and trains."""
 
-    def __init__(self, model: LePlanner, compiled: bool = True):
+    def __init__(self, model: LePlanner, compiled: bool = True, options: dict[str, Any] | None = None):
         self.model = model
-        self._draft = torch.compile(self._draft_region, dynamic=False) if compiled else self._draft_region
-        self._revise = torch.compile(self._revise_region, dynamic=False) if compiled else self._revise_region
+        self._draft, self._revise = self._draft_region, self._revise_region
+        if compiled:
+            self._draft, self._revise = (
+                torch.compile(region, dynamic=False, options=options) for region in (self._draft, self._revise)
+            )
 
     def __call__(self, problem: PlanProblem, imagine: Imagine) -> tuple[Plan, ...]:
         C, Y, b = self._draft(problem.context, problem.goal)

@@ -13,6 +13,7 @@ from ..density.mixture import Density, DensityConfig, MixtureDensity
 from ..world.lewm import LeWM
 from ..world.world import World, WorldSpec, load_strictly, read_safetensors, write_safetensors
 from .actions import ActionBox
+from .engine import Engine, EngineReport, OnnxEncoder, make_engine, pick_engine
 from .model import LePlanner, PlannerConfig
 from .problem import LatentDynamics, Plan, PlanProblem, PlanTrace, imagination
 
@@ -20,9 +21,29 @@ from .problem import LatentDynamics, Plan, PlanProblem, PlanTrace, imagination
 class Planner:
     """`dynamics` imagines, `model` drafts and corrects. Both are frozen here; `plan` computes no gradients."""
 
-    def __init__(self, dynamics: LatentDynamics, model: LePlanner):
+    def __init__(self, dynamics: LatentDynamics, model: LePlanner, engine: str = "auto"):
+        """`engine`: auto, eager, compiled or onnx; made when the first plan is asked for."""
         self.dynamics = dynamics
         self.model = model.eval().requires_grad_(False)
+        self.asked = engine
+        self._made: tuple[str, Engine] | None = None
+        pick_engine(engine, dynamics, model)  # complains now rather than in the loop
+
+    def engine_report(self) -> EngineReport:
+        """Which engine plans, in which number format, and why."""
+        name, reason = pick_engine(self.asked, self.dynamics, self.model)
+        return EngineReport(name, self._engine().precision, reason)
+
+    def _engine(self) -> Engine:
+        name, _ = pick_engine(self.asked, self.dynamics, self.model)
+        if self._made is None or self._made[0] != name:  # a planner may move to another device
+            self._made = name, make_engine(name, self.dynamics, self.model)
+        return self._made[1]
+
+    @property
+    def rows(self) -> int:
+        """Predictor transitions a plan imagines: every draft and correction, block by block."""
+        return (self.model.config.refinements + 1) * self.model.config.horizon
 
     @overload
     def plan(self, problem: PlanProblem, record: Literal["final"] = "final") -> Plan: ...
@@ -31,12 +52,13 @@ class Planner:
 
     @torch.no_grad()
     def plan(self, problem: PlanProblem, record: Literal["final", "trace"] = "final") -> Plan | PlanTrace:
-        """The final plan, or with record="trace" the draft and every correction of it."""
+        """The final plan, or with record="trace" the draft and every correction of it, by the plain model."""
         if record not in ("final", "trace"):
             raise ValueError(f'record must be "final" or "trace"; got {record!r}.')
         self._check(problem)
-        trace = PlanTrace(self.model(problem, imagination(self.dynamics, problem)))
-        return trace if record == "trace" else trace.final
+        if record == "trace":
+            return PlanTrace(self.model(problem, imagination(self.dynamics, problem)))
+        return self._engine().plan(problem)
 
     def _check(self, problem: PlanProblem) -> None:
         c = self.model.config
@@ -60,8 +82,8 @@ class Planner:
 class TaskPlanner(Planner):
     """A planner in a LeWM world, with all that its use needs: what `load` returns."""
 
-    def __init__(self, world: World, model: LePlanner, density: Density | None = None):
-        super().__init__(world, model)
+    def __init__(self, world: World, model: LePlanner, density: Density | None = None, engine: str = "auto"):
+        super().__init__(world, model, engine)
         self.world, self.density = world, density
 
     @property
@@ -85,7 +107,8 @@ def save_bundle(planner: TaskPlanner, folder: Path, history: dict[str, Any] | No
     write_json(folder / "config.json", config)
 
 
-def load_bundle(folder: str | Path) -> TaskPlanner:
+def load_bundle(folder: str | Path, engine: str = "auto") -> TaskPlanner:
+    """Planning by that engine; with onnx, which auto takes on a CPU, frames are encoded by ONNX Runtime too."""
     folder = Path(folder)
     if not (folder / "config.json").exists():
         raise ValueError(f"No bundle at {folder}: it has no config.json. Train a planner with: leplanner train TASK")
@@ -105,7 +128,9 @@ def load_bundle(folder: str | Path) -> TaskPlanner:
         load_strictly(density.model, read_safetensors(folder / "density.safetensors"), f"{folder}/density.safetensors")
     load_strictly(world.model, read_safetensors(folder / "world.safetensors"), f"{folder}/world.safetensors")
     load_strictly(model, read_safetensors(folder / "planner.safetensors"), f"{folder}/planner.safetensors")
-    planner = TaskPlanner(world, model, density)
+    planner = TaskPlanner(world, model, density, engine)
+    if pick_engine(engine, world, model)[0] == "onnx":
+        world.encoder = OnnxEncoder(world)
     if planner.digest != config["digest"]:
         raise ValueError(
             f"{folder}: the weights do not match the digest in config.json. The bundle is damaged or was edited."

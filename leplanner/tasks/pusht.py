@@ -56,11 +56,12 @@ def random_state(rng: np.random.Generator) -> Array:
 
 
 class Pusher:
-    """Picks a side of the block, walks round to it, pushes through, rests now and then, and picks again.
+    """Picks a side of the block, walks round to it, pushes through, pauses now and then, and picks again.
 
     Pushes aim off-centre, so the block turns as well as slides; they lead back to the middle when the
-    block nears an edge, and start from the agent's own side more often than not, as people do. Speed,
-    noise and restfulness differ from episode to episode.
+    block nears an edge, and start from the agent's own side more often than not, as people do. Some are mere nudges, and in
+    half of its pauses the agent fidgets where it is, mostly beside the block: a world that saw steady pushes alone imagines
+    that the block obeys any twitch of the disc. Speed, noise and restfulness differ from episode to episode.
     """
 
     def __init__(self, sim: Simulator, rng: np.random.Generator):
@@ -68,9 +69,10 @@ class Pusher:
         self.walk_px = rng.uniform(22.0, 50.0)
         self.push_px = rng.uniform(10.0, 34.0)
         self.noise_px = rng.uniform(0.0, 6.0)
-        self.rest_share = rng.uniform(0.0, 0.4)
+        self.pause_share = rng.uniform(0.0, 0.6)
+        self.nudge_share = rng.uniform(0.0, 0.5)
         self.noise = SmoothNoise(rng, 2, memory=0.7)
-        self.resting = 0
+        self.pausing, self.fidget_px = 0, 0.0
         self._choose_push()
 
     def _choose_push(self) -> None:
@@ -84,15 +86,18 @@ class Pusher:
             heading = np.arctan2(ahead[1], ahead[0]) + self.rng.normal(0.0, 1.2)
         self.heading = np.array([np.cos(heading), np.sin(heading)])
         self.aside_px = self.rng.uniform(-40.0, 40.0)
-        self.push_left_px = self.rng.uniform(120.0, 340.0)  # the first half of it closes in on the block
+        nudge = self.rng.random() < self.nudge_share
+        self.push_left_px = (
+            self.rng.uniform(30.0, 120.0) if nudge else self.rng.uniform(120.0, 340.0)
+        )  # 40 to 60 close in
         self.patience = 40  # steps until the approach is given up
         self.pushing = False
 
     def act(self) -> Array:
         state = self.sim.state()
-        if self.resting > 0:
-            self.resting -= 1
-            return np.zeros(2)
+        if self.pausing > 0:
+            self.pausing -= 1
+            return np.clip(self.fidget_px * self.noise.draw() / ACTION_PX, -1.0, 1.0)
         agent, centre = state[:2], block_centre(state)
         if not self.pushing:
             across = np.array([-self.heading[1], self.heading[0]])
@@ -108,8 +113,9 @@ class Pusher:
         off_table = bool(np.any((ahead < TABLE_PX[0]) | (ahead > TABLE_PX[1])))
         block_at_edge = bool(np.any(np.abs(centre + 40.0 * self.heading - MIDDLE_PX) > 200.0))
         if (self.pushing and (self.push_left_px <= 0 or off_table or block_at_edge)) or self.patience <= 0:
-            if self.rng.random() < self.rest_share:
-                self.resting = int(self.rng.integers(3, 16))
+            if self.rng.random() < self.pause_share:
+                self.pausing = int(self.rng.integers(3, 16))
+                self.fidget_px = self.rng.uniform(4.0, 30.0) if self.rng.random() < 0.5 else 0.0
             self._choose_push()
         move = np.clip(ahead, *TABLE_PX) - agent + self.noise_px * self.noise.draw()
         return np.clip(move / ACTION_PX, -1.0, 1.0)

@@ -23,7 +23,7 @@ KeysValues = tuple[Tensor, Tensor]  # (B, S, heads, E) each
 class FastRollout(nn.Module):
     """Satisfies the planner's `LatentDynamics`, with `prepare` for what all plans of a problem share."""
 
-    def __init__(self, model: LeWM, compiled: bool = False):
+    def __init__(self, model: LeWM, compiled: bool = False, options: dict[str, Any] | None = None):
         super().__init__()
         config = model.config
         self.context, self.depth, self.latent, self.heads = config.context, config.depth, config.latent, config.heads
@@ -36,27 +36,29 @@ class FastRollout(nn.Module):
             modulations = [_unit_scales(layer.adaLN_modulation[1]) for layer in layers]
             self._keep("modulate", *(torch.cat(parts) for parts in zip(*modulations, strict=True)))
             for i, layer in enumerate(layers):
-                self._keep(f"qkv{i}", *_after_norm(layer.attn.to_qkv, layer.attn.norm))
+                qkv, inner = _after_norm(layer.attn.to_qkv, layer.attn.norm), config.heads * config.head_dim
+                if i < config.depth - 1:
+                    self._keep(f"qkv{i}", *qkv)
+                else:  # only the last token asks
+                    self._keep(f"q{i}", *(part[:inner] for part in qkv))
+                    self._keep(f"kv{i}", *(part[inner:] for part in qkv))
                 self._keep(f"out{i}", layer.attn.to_out[0].weight, layer.attn.to_out[0].bias)
                 self._keep(f"up{i}", *_after_norm(layer.mlp.net[1], layer.mlp.net[0]))
                 self._keep(f"down{i}", layer.mlp.net[4].weight, layer.mlp.net[4].bias)
             first, norm, _, last = model.pred_proj.net
-            self._keep("project_in", *_before_batch_norm(*_after_norm(first, model.predictor.transformer.norm), norm))
+            self._keep("project_in", *fold_batch_norm(*_after_norm(first, model.predictor.transformer.norm), norm))
             self._keep("project_out", last.weight, last.bias)
             self.register_buffer("position", model.predictor.pos_embedding[0].clone())
         self.to(model.predictor.pos_embedding.device)
-        self._run = torch.compile(self._imagine, dynamic=False) if compiled else self._imagine
+        self._run = torch.compile(self._imagine, dynamic=False, options=options) if compiled else self._imagine
 
     def rollout(self, context: Tensor, past_blocks: Tensor, plan: Tensor) -> Tensor:
         return self.prepare(context, past_blocks)(plan)
 
     def prepare(self, context: Tensor, past_blocks: Tensor) -> Callable[[Tensor], Tensor]:
         """(B, N, D), (B, N-1, A) -> a function of the plan."""
-        n = self.context
         with torch.no_grad():
-            past = self._modulate(past_blocks)
-            # window j holds the context's frames from j on; the last of them leaves by a block of the plan
-            prefixes = [self._prefix(context[:, j : n - 1], past[:, j : n - 1], first=0) for j in range(n - 1)]
+            prefixes = self._prefixes(context, self._modulate(past_blocks))
 
         return lambda plan: self._run(context, prefixes, plan)
 
@@ -73,19 +75,39 @@ class FastRollout(nn.Module):
 
     def _modulate(self, blocks: Tensor) -> Tensor:
         """(B, T, A) -> (B, T, depth, 6, D): what an action block does to every layer that sees it."""
-        embedded = F.linear(F.silu(self._linear("embed_in", blocks)), *self._weights("embed_out"))
+        embedded = self._linear("embed_out", F.silu(self._linear("embed_in", blocks)))
         return self._linear("modulate", F.silu(embedded)).unflatten(-1, (self.depth, 6, self.latent))
 
-    def _prefix(self, latents: Tensor, modulation: Tensor, first: int) -> list[KeysValues]:
-        """Keys and values of the tokens at the window's start, in each layer."""
-        x = latents + self.position[first : first + latents.shape[1]]
-        cached = []
+    def _prefixes(self, context: Tensor, past: Tensor) -> list[list[KeysValues]]:
+        """For each window that still holds real frames, keys and values of those that leave by an executed block, in each
+        layer. Window j holds the frames from j on; all windows run as one batch, filled up at their ends, which no token
+        before them sees."""
+        real = self.context - 1
+        if real == 0:
+            return []
+
+        def windows(tokens: Tensor) -> Tensor:
+            rows = [torch.cat([tokens[:, j:real], tokens[:, :j]], dim=1) for j in range(real)]
+            return torch.cat(rows)
+
+        x, modulation = windows(context) + self.position[:real], windows(past)
+        cached: list[KeysValues] = []
         for i in range(self.depth):
-            q, k, v = self._split(self._linear(f"qkv{i}", self._attention_input(x, modulation[:, :, i])))
-            cached.append((k, v))
+            h = self._attention_input(x, modulation[:, :, i])
             if i < self.depth - 1:
+                q, k, v = self._split(self._linear(f"qkv{i}", h), 3)
                 x = self._finish(i, x, attend(q, k, v), modulation[:, :, i])
-        return cached
+            else:
+                k, v = self._split(self._linear(f"kv{i}", h), 2)
+            cached.append((k, v))
+        batch = len(context)
+        return [
+            [
+                (k[j * batch : (j + 1) * batch, : real - j], v[j * batch : (j + 1) * batch, : real - j])
+                for k, v in cached
+            ]
+            for j in range(real)
+        ]
 
     def _transition(self, latents: Tensor, modulation: Tensor, prefix: list[KeysValues]) -> Tensor:
         """The window's last tokens (B, t, D), after a prefix that is already known -> the next latent (B, D)."""
@@ -94,18 +116,16 @@ class FastRollout(nn.Module):
             mod = modulation[:, :, i]
             h = self._attention_input(x, mod)
             if i < self.depth - 1:
-                q, k, v = self._split(self._linear(f"qkv{i}", h))
+                q, k, v = self._split(self._linear(f"qkv{i}", h), 3)
             else:  # only the last token is read
-                weight, bias = self._weights(f"qkv{i}")
-                inner = len(bias) // 3
-                q = F.linear(h[:, -1:], weight[:inner], bias[:inner]).unflatten(-1, (self.heads, -1))
-                k, v = self._split(F.linear(h, weight[inner:], bias[inner:]), 2)
+                q = self._linear(f"q{i}", h[:, -1:]).unflatten(-1, (self.heads, -1))
+                k, v = self._split(self._linear(f"kv{i}", h), 2)
                 x, mod = x[:, -1:], mod[:, -1:]
             if prefix:
                 k, v = torch.cat([prefix[i][0], k], dim=1), torch.cat([prefix[i][1], v], dim=1)
             x = self._finish(i, x, attend(q, k, v), mod)
         x = F.layer_norm(x[:, 0], (self.latent,))
-        return F.linear(gelu(self._linear("project_in", x)), *self._weights("project_out"))
+        return self._linear("project_out", gelu(self._linear("project_in", x)))
 
     def _attention_input(self, x: Tensor, mod: Tensor) -> Tensor:
         return F.layer_norm(_norm(x) * mod[:, :, 1] + mod[:, :, 0], (self.latent,))
@@ -115,18 +135,18 @@ class FastRollout(nn.Module):
         h = F.layer_norm(_norm(x) * mod[:, :, 4] + mod[:, :, 3], (self.latent,))
         return x + mod[:, :, 5] * self._linear(f"down{i}", gelu(self._linear(f"up{i}", h)))
 
-    def _split(self, x: Tensor, parts: int = 3) -> tuple[Tensor, ...]:
+    def _split(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:
         return x.unflatten(-1, (parts, self.heads, -1)).unbind(dim=2)
 
     def _keep(self, name: str, weight: Tensor, bias: Tensor) -> None:
         self.register_buffer(f"{name}_weight", weight.detach().clone())
         self.register_buffer(f"{name}_bias", bias.detach().clone())
 
-    def _weights(self, name: str) -> tuple[Tensor, Tensor]:
+    def weights(self, name: str) -> tuple[Tensor, Tensor]:
         return getattr(self, f"{name}_weight"), getattr(self, f"{name}_bias")
 
     def _linear(self, name: str, x: Tensor) -> Tensor:
-        return F.linear(x, *self._weights(name))
+        return F.linear(x, *self.weights(name))
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, causal: bool = True) -> Tensor:
@@ -165,7 +185,7 @@ def _after_norm(linear: Any, norm: Any) -> KeysValues:
     return linear.weight * norm.weight, bias if linear.bias is None else bias + linear.bias
 
 
-def _before_batch_norm(weight: Tensor, bias: Tensor, norm: Any) -> KeysValues:
+def fold_batch_norm(weight: Tensor, bias: Tensor, norm: Any) -> KeysValues:
     """A frozen batch normalisation, folded into the linear map before it."""
     scale = norm.weight / torch.sqrt(norm.running_var + norm.eps)
     return weight * scale[:, None], scale * (bias - norm.running_mean) + norm.bias

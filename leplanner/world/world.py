@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,14 +80,18 @@ def _from_dict(cls: type, value: dict[str, Any]) -> Any:
     return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in value.items()})
 
 
-def normalise(frames: Tensor, spec: WorldSpec) -> Tensor:
-    """uint8 (B, S, S, 3) -> float32 (B, 3, S, S) in the encoder's units."""
+def check_frames(frames: Tensor, spec: WorldSpec) -> None:
     size = spec.frame_size
     if frames.dtype != torch.uint8 or frames.ndim != 4 or tuple(frames.shape[1:]) != (size, size, 3):
         raise ValueError(
             f"Frames must be uint8 of shape (B, {size}, {size}, 3); got {frames.dtype} of shape "
             f"{tuple(frames.shape)}. Resize them first."
         )
+
+
+def normalise(frames: Tensor, spec: WorldSpec) -> Tensor:
+    """uint8 (B, S, S, 3) -> float32 (B, 3, S, S) in the encoder's units."""
+    check_frames(frames, spec)
     mean = 255.0 * torch.tensor(spec.pixel_mean, device=frames.device).view(1, 3, 1, 1)
     std = 255.0 * torch.tensor(spec.pixel_std, device=frames.device).view(1, 3, 1, 1)
     return (frames.permute(0, 3, 1, 2) - mean) / std
@@ -98,6 +103,7 @@ class World:
     def __init__(self, model: LeWM, spec: WorldSpec):
         self.model = model.eval().requires_grad_(False)
         self.spec = spec
+        self.encoder: Callable[[Tensor], Tensor] | None = None  # a faster way to the same latents, from uint8 frames
 
     @property
     def digest(self) -> str:
@@ -109,12 +115,16 @@ class World:
 
     def to(self, device: torch.device | str) -> World:
         self.model.to(device)
+        self.encoder = None  # it was made for where the model was
         return self
 
     @torch.no_grad()
     def encode(self, frames: np.ndarray | Tensor) -> Tensor:
         """uint8 (B, S, S, 3) -> latents (B, D)."""
         tensor = torch.from_numpy(np.ascontiguousarray(frames)) if isinstance(frames, np.ndarray) else frames
+        check_frames(tensor, self.spec)
+        if self.encoder is not None:
+            return self.encoder(tensor)
         return self.model.encode(normalise(tensor.to(self.device), self.spec))
 
     def latents(self, frames: np.ndarray) -> np.ndarray:
