@@ -18,7 +18,7 @@ from ..precision import autocast, keep_freed_memory, matmul_gflops, pick_precisi
 from ..presets.scales import BLOCK, Scale, get_scale
 from ..world.lewm import LeWM
 from ..world.train import TrainingState, world_loss
-from . import bench_train
+from . import bench_plan, bench_train
 from .options import Json, MaybeInt, ScaleInt, TaskName
 from .progress import console
 
@@ -165,4 +165,4 @@ def _gflop(run: Callable[[], None]) -> float:
     return counter.get_total_flops() / 1e9
 
 
-VERBS = {"world": world, "train": bench_train.train}
+VERBS = {"plan": bench_plan.plan, "world": world, "train": bench_train.train}

@@ -87,8 +87,17 @@ def _machine() -> list[Finding]:
         Finding("python", True, f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         Finding("device", True, f"{device}, {torch.get_num_threads()} threads of {os.cpu_count()} cores"),
         Finding("training precision", True, f"{pick_precision('auto', device)} (the faster here)"),
+        Finding("planning engine", True, _engine()),
         Finding("GL backend", True, choose_gl_backend()),
     ]
+
+
+def _engine() -> str:
+    from ..control.loaded import load
+    from ..planner.engine import pick_engine
+
+    planner = load("tworoom")
+    return ": ".join(pick_engine("auto", planner.world, planner.model))
 
 
 def _packages() -> list[Finding]:

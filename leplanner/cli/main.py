@@ -18,7 +18,22 @@ Verbs = Mapping[str, Any]  # a verb's function, or a table of its own
 
 def verbs() -> Verbs:
     """Imported here, not at the top: `leplanner --version` should not wait for torch."""
-    from . import baselines, bench, cache, collect, demo, density, doctor, evaluate, report, run, train, world, zoo
+    from . import (
+        baselines,
+        bench,
+        cache,
+        collect,
+        demo,
+        density,
+        doctor,
+        evaluate,
+        export,
+        report,
+        run,
+        train,
+        world,
+        zoo,
+    )
 
     return {
         "demo": demo.demo,
@@ -33,6 +48,7 @@ def verbs() -> Verbs:
         "baselines": baselines.baselines,
         "evaluate": evaluate.evaluate,
         "report": report.report,
+        "export": export.export,
         "bench": bench.VERBS,
     }
 

@@ -46,9 +46,8 @@ class Graph:
         """An initializer; one with a name is stored once, however often it is asked for."""
         from onnx import numpy_helper
 
-        if isinstance(value, list):
-            value = np.array(value, np.int64)
-        array = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+        tensor = torch.as_tensor(value)  # integers become int64, which is what ONNX wants of shapes
+        array = tensor.detach().cpu().numpy()
         name = name or f"c_{array.dtype}_{'x'.join(map(str, array.shape))}_{hash(array.tobytes()) & (2**64 - 1):x}"
         if name not in self.initializers:
             self.initializers[name] = numpy_helper.from_array(np.ascontiguousarray(array), name)

@@ -1,0 +1,38 @@
+"""`leplanner export`: ONNX files for a robot without torch."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from ..control.loaded import load
+from ..planner.export import export_onnx
+from .options import MaybeInt
+from .progress import console
+
+
+def export(
+    bundle: Annotated[Positional[str], arg(metavar="BUNDLE")],
+    out: Path,
+    batch: MaybeInt = None,
+) -> None:
+    """Write a bundle as encoder.onnx and plan.onnx, which ONNX Runtime runs without torch.
+
+    encoder.onnx: frames (B, S, S, 3) uint8 -> latents (B, D). plan.onnx: context (B, N, D), past_blocks (B, N-1, A),
+    goal (B, D) -> blocks (B, H, A), latents, distances. Action statistics, bounds and sizes are in the files' metadata;
+    examples/control_with_onnx.py is a whole control loop.
+
+    Example: leplanner export tworoom --out runs/tworoom/onnx
+
+    Args:
+        bundle: a shipped task's name, a bundle folder, or a Hugging Face id.
+        out: folder for the two files.
+        batch: a fixed batch size (default: any).
+    """
+    if importlib.util.find_spec("onnx") is None:
+        raise ImportError("Exporting needs the onnx package. Install it with: pip install 'leplanner[export]'")
+    for path in export_onnx(load(bundle, engine="eager"), out, batch):
+        console.print(f"{path}  {path.stat().st_size / 1e6:.1f} MB")
