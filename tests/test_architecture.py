@@ -19,6 +19,7 @@ ORDER += [
     "control",
     "baselines",
     "evaluation",
+    "diagnostics",
     "report",
     "presets",
     "cli",

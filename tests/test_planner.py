@@ -24,7 +24,7 @@ from leplanner.planner.train import (
     as_sample,
     deviate,
     fit_planner,
-    pick_engine,
+    pick_step_engine,
     planner_losses,
 )
 from leplanner.presets.scales import paper, tiny
@@ -231,10 +231,10 @@ def test_the_fast_step_has_the_same_loss_and_gradients(compiled, tiny_world, tin
 
 
 def test_engines_are_chosen_or_refused():
-    assert pick_engine("plain", CPU) == "plain"
-    assert pick_engine("auto", torch.device("mps")) == "plain"
+    assert pick_step_engine("plain", CPU) == "plain"
+    assert pick_step_engine("auto", torch.device("mps")) == "plain"
     with pytest.raises(ValueError, match="auto, plain, compiled"):
-        pick_engine("warp", CPU)
+        pick_step_engine("warp", CPU)
 
 
 # truth

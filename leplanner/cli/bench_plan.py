@@ -21,7 +21,7 @@ from ..evaluation.latency import Latency, measure_latency
 from ..evaluation.limits import Machine, PlanWork, measure_machine, plan_work
 from ..evaluation.methods import SEARCH, make_method
 from ..planner.actions import ActionBox
-from ..planner.engine import OnnxEncoder, random_problem
+from ..planner.engine import ENGINES, OnnxEncoder, random_problem
 from ..planner.model import LePlanner
 from ..planner.planner import TaskPlanner, save_bundle
 from ..presets.scales import BLOCK, get_scale
@@ -33,22 +33,26 @@ from .progress import console, errors
 # the first part of a deployment, in a process of its own: what it takes until there is a plan
 _FIRST_PLAN = """
 import json, pathlib, sys, time
+began = time.perf_counter()
+import leplanner as lp
+imported = time.perf_counter() - began
 import torch
 torch.set_num_threads(int(sys.argv[2]))
 def memory(field):
     status = pathlib.Path("/proc/self/status")  # Linux's
     lines = status.read_text().splitlines() if status.exists() else []
-    return next((int(line.split()[1]) / 1e3 for line in lines if line.startswith(field)), float("nan"))
+    return next((int(line.split()[1]) / 1e3 for line in lines if line.startswith(field)), None)
+def beyond(field):
+    now = memory(field)
+    return None if now is None else now - before
 before, began = memory("VmRSS"), time.perf_counter()
-import leplanner as lp
-imported = time.perf_counter()
 planner = lp.load(sys.argv[1])
 loaded = time.perf_counter()
 from leplanner.planner.engine import random_problem
 planner.plan(random_problem(planner.model))
 planned = time.perf_counter()
-print(json.dumps({"import_s": imported - began, "load_s": loaded - imported, "first_plan_s": planned - loaded,
-                  "resident_mb": memory("VmRSS") - before, "peak_mb": memory("VmHWM") - before}))
+print(json.dumps({"import_s": imported, "load_s": loaded - began, "first_plan_s": planned - loaded,
+                  "resident_mb": beyond("VmRSS"), "peak_mb": beyond("VmHWM")}))
 """
 
 
@@ -96,8 +100,17 @@ def plan(
     """
     if threads:
         torch.set_num_threads(threads)
-    planner = random_planner(task, scale)
+    wanted = [name for name in engines.split(",") if name]
+    others = [name for name in rivals.split(",") if name]
+    known = (*SEARCH, "gcidm")
+    if not set(others) <= set(known) or not set(wanted) <= set(ENGINES):
+        raise ValueError(
+            f"--engines are of {', '.join(ENGINES)}, --rivals of {', '.join(known)}; got {engines} and {rivals}."
+        )
+    if not all(size.isdigit() and int(size) > 0 for size in batches.split(",")):
+        raise ValueError(f"--batches takes positive integers separated by commas; got {batches!r}.")
     sizes = [int(size) for size in batches.split(",")]
+    planner = random_planner(task, scale)
 
     def note(what: str) -> None:
         if not json_output:
@@ -105,13 +118,13 @@ def plan(
 
     machine = measure_machine()
     rows: list[Row] = []
-    for engine in (name for name in engines.split(",") if name):
+    for engine in wanted:
         note(f"leplanner, {engine}")
         ours = TaskPlanner(planner.world, planner.model, engine=engine)
         planner.world.encoder = OnnxEncoder(planner.world) if engine == "onnx" else None
         policy = PlannerPolicy(ours)
         rows += [_row(policy, engine, planner, size, seconds) for size in sizes]
-    for name in (name for name in rivals.split(",") if name):
+    for name in others:
         note(name)
         rows += [
             _row(_rival(name, planner), "torch", planner, size, seconds)
@@ -147,14 +160,13 @@ def _rival(name: str, planner: TaskPlanner) -> Policy:
         return LearnedPolicy(
             GCIDM(spec.model.latent, spec.model.block_dim, spec.block, GCIDMConfig()), ActionBox.of(spec)
         )
-    if name not in SEARCH:
-        raise ValueError(f"Unknown rival {name!r}; known: {', '.join((*SEARCH, 'gcidm'))}.")
     return make_method(name, planner, None, budget=50)(None)  # type: ignore[arg-type]  # no search looks at its trial
 
 
 def _row(policy: Policy, engine: str, planner: TaskPlanner, batch: int, seconds: float) -> Row:
     problem = random_problem(planner.model, batch=batch)
-    latency: Latency = measure_latency(policy, planner.world, problem, seconds, least=1)
+    least = 0 if policy.name in SEARCH else 1
+    latency: Latency = measure_latency(policy, planner.world, problem, seconds, least)
     return Row(policy.name, engine, **{k: v for k, v in dataclasses.asdict(latency).items() if k != "method"})
 
 
@@ -168,7 +180,7 @@ def ratios(rows: list[Row], machine: Machine, work: PlanWork) -> dict[str, float
     if 1 not in best:
         return {}
     one = best[1]
-    made = {"plan time / least possible": one.plan_ms / machine.least_ms(work)}
+    made = {"plan time / the machine's limit": one.plan_ms / machine.least_ms(work)}
     for name in (*SEARCH, "gcidm"):
         if (name, "torch", 1) in found:
             made[f"{name} plan time / ours"] = found[name, "torch", 1].plan_ms / one.plan_ms
@@ -184,11 +196,12 @@ def ratios(rows: list[Row], machine: Machine, work: PlanWork) -> dict[str, float
     return made
 
 
-def _first_plan(planner: TaskPlanner) -> dict[str, float]:
+def _first_plan(planner: TaskPlanner) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         save_bundle(planner, Path(folder))
         command = [sys.executable, "-c", _FIRST_PLAN, folder, str(torch.get_num_threads())]
-        return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        done = subprocess.run(command, capture_output=True, text=True)
+    return json.loads(done.stdout) if done.returncode == 0 else {"error": done.stderr.strip().splitlines()[-1]}
 
 
 def _print(report: dict[str, Any], rows: list[Row]) -> None:
@@ -204,15 +217,20 @@ def _print(report: dict[str, Any], rows: list[Row]) -> None:
     console.print(table)
     console.print(
         f"one plan: {work['gflop']:.2f} GFLOP, {work['weights_mb']:.0f} MB of weights read; here a matrix multiplication "
-        f"reaches {machine['matmul_gflop_per_s']:.0f} GFLOP/s and a copy {machine['copy_gb_per_s']:.1f} GB/s: "
-        f"at least {report['least_ms']:.1f} ms"
+        f"reaches {machine['matmul_gflop_per_s']:.0f} GFLOP/s and a copy moves {machine['copy_gb_per_s']:.1f} GB/s: "
+        f"{report['least_ms']:.1f} ms at that speed"
     )
     shown = Table(show_header=False, title="ratios")
     for name, value in report["ratios"].items():
         shown.add_row(name, f"{value:,.1f}")
     console.print(shown)
     first = report["first_plan"]
+    if "error" in first:
+        errors.print(f"the first plan of a new process failed: {first['error']}", style="red", markup=False)
+        return
+    memory = "" if first["resident_mb"] is None else f", {first['resident_mb']:.0f} MB resident beyond torch"
+    memory += "" if first["peak_mb"] is None else f" ({first['peak_mb']:.0f} at the peak)"
     console.print(
-        f"new process: import {first['import_s']:.2f} s after torch, load {first['load_s']:.2f} s, first plan "
-        f"{first['first_plan_s']:.2f} s, {first['resident_mb']:.0f} MB resident beyond torch ({first['peak_mb']:.0f} at the peak)"
+        f"new process: import {first['import_s']:.2f} s, load {first['load_s']:.2f} s after torch's import, first plan "
+        f"{first['first_plan_s']:.2f} s{memory}"
     )

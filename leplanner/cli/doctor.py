@@ -87,16 +87,16 @@ def _machine() -> list[Finding]:
         Finding("python", True, f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         Finding("device", True, f"{device}, {torch.get_num_threads()} threads of {os.cpu_count()} cores"),
         Finding("training precision", True, f"{pick_precision('auto', device)} (the faster here)"),
-        Finding("planning engine", True, _engine()),
+        _examine("planning engine", lambda: _engine(device.type), "pip install 'leplanner[export]'"),
         Finding("GL backend", True, choose_gl_backend()),
     ]
 
 
-def _engine() -> str:
+def _engine(device: str) -> str:
     from ..control.loaded import load
     from ..planner.engine import pick_engine
 
-    planner = load("tworoom")
+    planner = load("tworoom", device=device)
     return ": ".join(pick_engine("auto", planner.world, planner.model))
 
 

@@ -22,8 +22,8 @@ from ..evaluation.runner import EvaluationConfig, TrialRow
 from ..evaluation.runner import evaluate as run_evaluation
 from ..evaluation.statistics import Rate
 from ..evaluation.summary import MethodSummary, plain, summarise
+from ..planner.engine import random_problem
 from ..planner.planner import TaskPlanner, load_bundle
-from ..planner.problem import PlanProblem
 from ..tasks import get_task
 from ..zoo import find_bundle
 from .options import Comma, Json, MaybeInt, MaybePath, TaskName
@@ -255,15 +255,9 @@ def _latency_table(
     threads = torch.get_num_threads()
     table = _empty_table(f"milliseconds a decision, {threads} threads, warm", "plan", "p95", "encode", "p95", "rows")
     table.columns[1].header = "batch"
-    shape = planner.model.config
     found = []
     for batch in (1, 50):
-        torch.manual_seed(0)
-        problem = PlanProblem(
-            torch.randn(batch, shape.context, shape.latent),
-            torch.randn(batch, shape.context - 1, shape.block_dim),
-            torch.randn(batch, shape.latent),
-        )
+        problem = random_problem(planner.model, batch=batch)
         for name in methods:
             if name in ("replay", "nothing", "random") or (batch > 1 and name in SEARCH):
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..planner.planner import TaskPlanner, load_bundle
+from ..precision import pick_device
 from ..zoo import find_bundle
 from .controller import Controller, Goal
 from .policy import PlannerPolicy
@@ -19,10 +20,12 @@ class LoadedPlanner(TaskPlanner):
         return controller
 
 
-def load(source: str | Path, engine: str = "auto") -> LoadedPlanner:
+def load(source: str | Path, engine: str = "auto", device: str = "cpu") -> LoadedPlanner:
     """From a shipped task's name ("cube"), a bundle folder such as `leplanner train` makes, or a Hugging Face id.
 
-    `engine` is how plans are computed: auto, eager (the plain model), compiled, or onnx; `planner.engine_report()` says
-    which is used and why."""
+    `engine` is how plans are computed: auto, eager (the plain model), compiled, or onnx (on the CPU, with as many threads
+    as torch has at the first plan); `planner.engine_report()` says which is used and why. `device`: cpu, cuda, mps, or auto."""
     bundle = load_bundle(find_bundle(source), engine)
-    return LoadedPlanner(bundle.world, bundle.model, bundle.density, engine)
+    planner = LoadedPlanner(bundle.world, bundle.model, bundle.density, engine)
+    planner.to(pick_device(device))
+    return planner

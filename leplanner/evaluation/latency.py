@@ -29,8 +29,9 @@ class Latency:
 def measure_latency(
     policy: Policy, world: World, problem: PlanProblem, seconds: float = 5.0, least: int = 3
 ) -> Latency:
-    """Every method of a table is measured by this function, in one process, on the same problems: after one that warms up, at
-    least so many decisions, more as long as the time lasts."""
+    """Every method of a table is measured by this function, in one process, on the same problems: after one decision that
+    warms up, at least so many, more as long as the time lasts. With `least=0` the first decision counts if it alone
+    takes longer than that: a search is warm long before its end."""
     batch = len(problem.goal)
     request = Request(problem, remaining=50, rest=None, seeds=tuple(range(batch)))
     size = world.spec.frame_size
@@ -38,11 +39,12 @@ def measure_latency(
     before = policy.rows
     first = _times(lambda: policy.decide(request), 0.0, 1, world.device)
     rows = (policy.rows - before) // batch
-    # what takes longer than the time there is was warm long before its end
-    enough = least == 1 and first[0] > 1e3 * seconds
-    plan = first if enough else _times(lambda: policy.decide(request), seconds, least, world.device)
+    enough = least == 0 and first[0] > 1e3 * seconds
+    plan = first if enough else _times(lambda: policy.decide(request), seconds, max(1, least), world.device)
     world.encode(frames)
-    encode = _times(lambda: world.encode(frames), seconds, least, world.device) if policy.frames else np.zeros(1)
+    encode = (
+        _times(lambda: world.encode(frames), seconds, max(1, least), world.device) if policy.frames else np.zeros(1)
+    )
     return Latency(policy.name, batch, *_median_and_p95(plan), rows, *_median_and_p95(encode), len(plan))
 
 

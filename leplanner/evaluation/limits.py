@@ -1,5 +1,5 @@
-"""What a plan must at least cost on this machine: its arithmetic at the speed of one large matrix multiplication, or its
-weights streamed at the speed of a memory copy, whichever takes longer."""
+"""The machine's own limit for a plan: its arithmetic at the speed of one large matrix multiplication, or its weights streamed
+at the speed of a memory copy, whichever takes longer. Weights that stay in a cache may be read faster than that."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _WeightsRead(TorchDispatchMode):
 
 @torch.no_grad()
 def plan_work(planner: TaskPlanner, batch: int = 1) -> PlanWork:
-    """Of the arrangement that all fast engines share."""
+    """Of `FastPlanner` and `FastRollout`; the ONNX graph differs by one more pass over the context."""
     fast, rollout = FastPlanner(planner.model, compiled=False), FastRollout(planner.world.model)
     problem = random_problem(planner.model, planner.world.device, batch)
     with FlopCounterMode(display=False) as flops, _WeightsRead() as weights:

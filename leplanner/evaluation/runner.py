@@ -21,6 +21,7 @@ from ..artifacts import atomic_path
 from ..control.controller import Controller
 from ..control.policy import Policy
 from ..parallel import in_processes
+from ..planner.engine import pick_engine
 from ..planner.planner import TaskPlanner, load_bundle
 from ..tasks import Task, get_task
 from ..tasks.spec import Simulator
@@ -178,7 +179,7 @@ def _run_job(
     if job.method not in weights:
         weights[job.method] = method_digest(job.method, planner, folder)
     common |= {"settings": config.settings, "manifest": trials.digest, "weights": weights[job.method]}
-    common |= {"fingerprint": fingerprint()}
+    common |= {"fingerprint": fingerprint(planner)}
     try:
         if job.method not in methods:
             methods[job.method] = make_method(
@@ -196,8 +197,9 @@ def _run_job(
         return TrialRow(**common, error=f"{type(error).__name__}: {error}")
 
 
-def fingerprint() -> dict[str, Any]:
+def fingerprint(planner: TaskPlanner) -> dict[str, Any]:
     return {
+        "engine": pick_engine(planner.asked, planner.world, planner.model)[0],
         "leplanner": __version__,
         "torch": torch.__version__,
         "device": "cpu",

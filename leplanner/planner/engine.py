@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import importlib.metadata
 import importlib.util
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..precision import autocast, pick_precision
 from ..world.fast_rollout import FastRollout
@@ -20,6 +23,7 @@ from .onnx_graph import plan_graph
 from .problem import LatentDynamics, Plan, PlanProblem, imagination
 
 ENGINES = ("auto", "eager", "compiled", "onnx")
+ONNX_PACKAGES = {"onnx": (1, 18), "onnxruntime": (1, 23)}  # the first that know opset 23
 HALF_TOLERANCE = 1e-2  # how far bf16 may move a plan, in standardised units
 
 
@@ -40,7 +44,6 @@ def pick_engine(asked: str, dynamics: LatentDynamics, model: LePlanner) -> tuple
     """The engine to use, and why."""
     if asked not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}; got {asked!r}.")
-    device = next(model.parameters()).device.type
     if asked == "eager":
         return asked, "asked for"
     if not isinstance(dynamics, World):
@@ -50,21 +53,40 @@ def pick_engine(asked: str, dynamics: LatentDynamics, model: LePlanner) -> tuple
                 'Use engine="eager", or "auto".'
             )
         return "eager", f"the planner imagines with a {type(dynamics).__name__}, which only the plain model can call"
-    missing = [name for name in ("onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
-    if asked == "onnx" and (missing or device != "cpu"):
-        problem = (
-            f"{' and '.join(missing)} is not installed" if missing else f"the planner is on {device}, not on the CPU"
-        )
-        raise ValueError(f'engine="onnx": {problem}. Install leplanner[export], or use engine="eager".')
+    device = next(model.parameters()).device.type
+    lacking = missing_for_onnx() if device == "cpu" else None
+    if asked == "onnx" and device != "cpu":
+        raise ValueError(f'engine="onnx" runs on the CPU; the planner is on {device}. Use engine="auto".')
+    if asked == "onnx" and lacking:
+        raise ValueError(f'engine="onnx": {lacking}. Install leplanner[export], or use engine="eager".')
     if asked != "auto":
         return asked, "asked for"
-    if device == "cpu" and not missing:
-        return "onnx", "ONNX Runtime is the fastest here on a CPU, and ready within seconds"
+    if lacking:
+        return "eager", f"{lacking}; leplanner[export] plans several times faster"
     if device == "cpu":
-        return "eager", f"{' and '.join(missing)} is not installed; leplanner[export] plans several times faster"
+        return "onnx", "ONNX Runtime is the fastest here on a CPU, and ready within seconds"
     if device == "cuda":
         return "compiled", "compiled regions replayed as CUDA graphs"
     return "eager", f"nothing faster is known to work on {device}"
+
+
+def missing_for_onnx() -> str | None:
+    for package, least in ONNX_PACKAGES.items():
+        if importlib.util.find_spec(package) is None:
+            return f"{package} is not installed"
+        try:
+            found = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:  # installed under another name, such as onnxruntime-gpu
+            continue
+        if tuple(int(part) for part in found.split(".")[:2]) < least:
+            return f"{package} {found} is too old, {'.'.join(map(str, least))} is needed"
+    return None
+
+
+def layout(*modules: nn.Module) -> Hashable:
+    """What an engine was laid out from: where the weights are, and how often they were changed in place."""
+    tensors = [tensor for module in modules for tensor in (*module.parameters(), *module.buffers())]
+    return tensors[0].device, sum(tensor._version for tensor in tensors)
 
 
 def make_engine(name: str, world: LatentDynamics, model: LePlanner) -> Engine:
@@ -95,15 +117,17 @@ class CompiledEngine:
         self.planner, self.rollout = FastPlanner(model, options=options), FastRollout(world.model, True, options)
         self.precision = pick_precision("auto", world.device)
         if self.precision == "bf16":
-            problem = random_problem(model, world.device)
+            problem = random_problem(model, world.device, batch=16)
             exact = EagerEngine(world, model).plan(problem).blocks
             if (self.plan(problem).blocks - exact).abs().max() > HALF_TOLERANCE:
                 self.precision = "fp32"
 
     def plan(self, problem: PlanProblem) -> Plan:
+        torch.compiler.cudagraph_mark_step_begin()  # regions feed each other within a plan
         with autocast(self.precision, self.device):
             plan = self.planner(problem, imagination(self.rollout, problem))[-1]
-        return Plan(plan.blocks.float(), plan.latents.float(), plan.distances.float())
+        # a graph's memory is used again by the next plan
+        return Plan(*(part.float().clone() for part in (plan.blocks, plan.latents, plan.distances)))
 
 
 class OnnxEngine:
@@ -114,22 +138,27 @@ class OnnxEngine:
 
     def plan(self, problem: PlanProblem) -> Plan:
         inputs = {"context": problem.context, "past_blocks": problem.past_blocks, "goal": problem.goal}
-        arrays = {name: np.ascontiguousarray(value.numpy(), np.float32) for name, value in inputs.items()}
+        arrays = {name: np.ascontiguousarray(value.cpu().numpy(), np.float32) for name, value in inputs.items()}
         return Plan(
             *(torch.from_numpy(array) for array in self.session.run(["blocks", "latents", "distances"], arrays))
         )
 
 
 class OnnxEncoder:
-    """uint8 frames (B, S, S, 3) -> latents (B, D)."""
+    """uint8 frames (B, S, S, 3) -> latents (B, D). Made when the first frame comes: many a planner is given latents."""
 
     def __init__(self, world: World):
-        self.world, self.session = world, None
+        self.world = world
+        self.made: tuple[Hashable, Any] | None = None
 
     def __call__(self, frames: Tensor) -> Tensor:
-        if self.session is None:  # not on loading: many a planner is given latents
-            self.session = onnx_session(encoder_graph(self.world, "B", {}).SerializeToString())
-        return torch.from_numpy(self.session.run(["latents"], {"frames": frames.contiguous().numpy()})[0])
+        key = layout(self.world.model)
+        if self.made is None or self.made[0] != key:
+            self.made = key, onnx_session(encoder_graph(self.world, "B", {}).SerializeToString())
+        return torch.from_numpy(self.made[1].run(["latents"], {"frames": frames.cpu().contiguous().numpy()})[0])
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> OnnxEncoder:
+        return OnnxEncoder(copy.deepcopy(self.world, memo))  # sessions cannot be copied
 
 
 def onnx_session(model: bytes | str) -> Any:

@@ -58,7 +58,7 @@ class _PlannerGraph:
         norm: Any = model.action_head[0]
         hidden = self._linear("action_head.1", g.norm(Y, self.width, norm.eps, norm.weight, norm.bias), gelu=True)
         bounded = g.op("Tanh", self._linear("action_head.3", hidden))
-        center, scale = (g.constant(part) for part in (model.box.center, model.box.scale))
+        center, scale = (g.constant(part) for part in (model.action_center, model.action_scale))
         return g.modulated(bounded, scale, center)
 
     def revise(self, k: int, Y: str, z: str, error: str, d: str, C: str) -> str:

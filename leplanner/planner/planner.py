@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -13,7 +14,7 @@ from ..density.mixture import Density, DensityConfig, MixtureDensity
 from ..world.lewm import LeWM
 from ..world.world import World, WorldSpec, load_strictly, read_safetensors, write_safetensors
 from .actions import ActionBox
-from .engine import Engine, EngineReport, OnnxEncoder, make_engine, pick_engine
+from .engine import Engine, EngineReport, OnnxEncoder, layout, make_engine, pick_engine
 from .model import LePlanner, PlannerConfig
 from .problem import LatentDynamics, Plan, PlanProblem, PlanTrace, imagination
 
@@ -26,19 +27,28 @@ class Planner:
         self.dynamics = dynamics
         self.model = model.eval().requires_grad_(False)
         self.asked = engine
-        self._made: tuple[str, Engine] | None = None
+        self._made: tuple[Hashable, Engine] | None = None
         pick_engine(engine, dynamics, model)  # complains now rather than in the loop
+        if isinstance(dynamics, World):
+            _check_fit(dynamics, model.config)
 
+    @torch.no_grad()
     def engine_report(self) -> EngineReport:
         """Which engine plans, in which number format, and why."""
         name, reason = pick_engine(self.asked, self.dynamics, self.model)
         return EngineReport(name, self._engine().precision, reason)
 
     def _engine(self) -> Engine:
-        name, _ = pick_engine(self.asked, self.dynamics, self.model)
-        if self._made is None or self._made[0] != name:  # a planner may move to another device
-            self._made = name, make_engine(name, self.dynamics, self.model)
+        """Made for the first plan, and again when weights were changed or moved."""
+        parts = (self.dynamics.model, self.model) if isinstance(self.dynamics, World) else (self.model,)
+        key = layout(*parts)
+        if self._made is None or self._made[0] != key:
+            name, _ = pick_engine(self.asked, self.dynamics, self.model)
+            self._made = key, make_engine(name, self.dynamics, self.model)
         return self._made[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_made": None}  # sessions and compiled code cannot be copied
 
     @property
     def rows(self) -> int:
@@ -79,12 +89,32 @@ class Planner:
                 raise ValueError(f"PlanProblem.{name} holds NaN or infinity; check the frames or actions it came from.")
 
 
+def _check_fit(world: World, shape: PlannerConfig) -> None:
+    model = world.spec.model
+    for name in ("latent", "block_dim", "context"):
+        if getattr(model, name) != getattr(shape, name):
+            raise ValueError(
+                f"The world's {name} is {getattr(model, name)}, the planner's {getattr(shape, name)}: they were not made for "
+                "each other."
+            )
+
+
 class TaskPlanner(Planner):
     """A planner in a LeWM world, with all that its use needs: what `load` returns."""
 
     def __init__(self, world: World, model: LePlanner, density: Density | None = None, engine: str = "auto"):
         super().__init__(world, model, engine)
         self.world, self.density = world, density
+
+    def to(self, device: torch.device | str) -> TaskPlanner:
+        """All of it. Where ONNX Runtime plans, it encodes frames too."""
+        self.world.to(device)
+        self.model.to(device)
+        if self.density:
+            self.density.model.to(device)
+        onnx = pick_engine(self.asked, self.world, self.model)[0] == "onnx"
+        self.world.encoder = OnnxEncoder(self.world) if onnx else None
+        return self
 
     @property
     def digest(self) -> str:
@@ -108,7 +138,7 @@ def save_bundle(planner: TaskPlanner, folder: Path, history: dict[str, Any] | No
 
 
 def load_bundle(folder: str | Path, engine: str = "auto") -> TaskPlanner:
-    """Planning by that engine; with onnx, which auto takes on a CPU, frames are encoded by ONNX Runtime too."""
+    """On the CPU; `to` moves it."""
     folder = Path(folder)
     if not (folder / "config.json").exists():
         raise ValueError(f"No bundle at {folder}: it has no config.json. Train a planner with: leplanner train TASK")
@@ -128,9 +158,7 @@ def load_bundle(folder: str | Path, engine: str = "auto") -> TaskPlanner:
         load_strictly(density.model, read_safetensors(folder / "density.safetensors"), f"{folder}/density.safetensors")
     load_strictly(world.model, read_safetensors(folder / "world.safetensors"), f"{folder}/world.safetensors")
     load_strictly(model, read_safetensors(folder / "planner.safetensors"), f"{folder}/planner.safetensors")
-    planner = TaskPlanner(world, model, density, engine)
-    if pick_engine(engine, world, model)[0] == "onnx":
-        world.encoder = OnnxEncoder(world)
+    planner = TaskPlanner(world, model, density, engine).to("cpu")
     if planner.digest != config["digest"]:
         raise ValueError(
             f"{folder}: the weights do not match the digest in config.json. The bundle is damaged or was edited."

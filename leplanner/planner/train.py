@@ -27,7 +27,7 @@ from .model import LePlanner, PlannerConfig
 from .objectives import arrival_and_hold, deep_supervision, fixed_terminal, roughness, support_penalty
 from .planner import TaskPlanner, load_bundle, save_bundle
 from .problem import LatentDynamics, Plan, PlanProblem, imagination
-from .validate import Sample, block_scores, report_on
+from .validate import Sample, as_sample, block_scores, report_on
 
 OBJECTIVES = ("arrival-hold", "fixed-terminal")
 ENGINES = ("auto", "plain", "compiled")
@@ -60,7 +60,7 @@ class PlannerTrainConfig:
     checkpoint_minutes: float = 3.0
 
 
-def pick_engine(wanted: str, device: torch.device) -> str:
+def pick_step_engine(wanted: str, device: torch.device) -> str:
     """Compiling pays where a compiler is: a C++ one for the CPU; for CUDA, Triton comes with torch."""
     if wanted not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}; got {wanted!r}.")
@@ -167,7 +167,7 @@ def train_planner(
     world.to(chosen_device)
     if density is not None:
         density.to(chosen_device)
-    engine = pick_engine(config.engine, chosen_device)
+    engine = pick_step_engine(config.engine, chosen_device)
     fast = (FastPlanner(model), FastRollout(world.model, compiled=True)) if engine == "compiled" else None
     learner, metrics = fit_planner(
         model,
@@ -238,10 +238,3 @@ def check_density(density: Density | None, world: World, config: PlannerTrainCon
             f"The density was fitted on the latents of another world ({density.world_digest[:12]}, this one is "
             f"{world.digest[:12]}). Fit it again: leplanner density TASK --out DIR"
         )
-
-
-def as_sample(batch: PlanBatch, device: torch.device) -> Sample:
-    context, past, goal, offset = (
-        torch.from_numpy(part).to(device) for part in (batch.context, batch.past_blocks, batch.goal, batch.offset)
-    )
-    return Sample(PlanProblem(context, past, goal), offset)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..data.windows import PlanBatch
 from ..density.mixture import Density
 from .model import LePlanner
 from .objectives import arrival, contexts_before
@@ -19,6 +20,13 @@ class Sample:
 
     problem: PlanProblem
     offset: Tensor  # (B,) q
+
+
+def as_sample(batch: PlanBatch, device: torch.device) -> Sample:
+    context, past, goal, offset = (
+        torch.from_numpy(part).to(device) for part in (batch.context, batch.past_blocks, batch.goal, batch.offset)
+    )
+    return Sample(PlanProblem(context, past, goal), offset)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ Values are names. Shapes in comments use the model's letters: B batch, t tokens,
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,10 @@ class Graph:
 
         tensor = torch.as_tensor(value)  # integers become int64, which is what ONNX wants of shapes
         array = tensor.detach().cpu().numpy()
-        name = name or f"c_{array.dtype}_{'x'.join(map(str, array.shape))}_{hash(array.tobytes()) & (2**64 - 1):x}"
+        name = (
+            name
+            or f"c_{array.dtype}_{'x'.join(map(str, array.shape))}_{hashlib.sha256(array.tobytes()).hexdigest()[:16]}"
+        )
         if name not in self.initializers:
             self.initializers[name] = numpy_helper.from_array(np.ascontiguousarray(array), name)
         return name
@@ -111,12 +115,8 @@ class RolloutGraph:
 
     def __init__(self, graph: Graph, model: LeWM):
         self.g, self.fast = graph, FastRollout(model)
-        self.depth, self.latent, self.heads, self.context = (
-            self.fast.depth,
-            self.fast.latent,
-            self.fast.heads,
-            self.fast.context,
-        )
+        self.depth, self.latent = self.fast.depth, self.fast.latent
+        self.heads, self.context = self.fast.heads, self.fast.context
 
     def prepare(self, context: str, past_blocks: str) -> tuple[list[str], list[list[tuple[str, str]]]]:
         """What all plans of a problem share: the context's latents, and keys and values of tokens no plan can change."""
@@ -220,6 +220,8 @@ def _vit(g: Graph, vit: ViT, pixels: str) -> str:
     position: Any = vit.embeddings.position_embeddings
     patch, width = projection.kernel_size[0], projection.out_channels
     side = round((position.shape[1] - 1) ** 0.5)
+    for axis in (1, 2):  # the convolution leaves out what fills no patch
+        pixels = g.slice(pixels, 0, side * patch, axis)
     rows = g.op("Reshape", pixels, g.constant([-1, side, patch, side, patch, 3]))
     rows = g.op("Transpose", rows, perm=[0, 1, 3, 2, 4, 5])
     rows = g.op("Reshape", rows, g.constant([-1, side * side, patch * patch * 3]))
