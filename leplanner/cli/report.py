@@ -12,15 +12,21 @@ from .options import MaybePath
 from .progress import console
 
 
-def report(runs: Annotated[tuple[Path, ...], Positional, arg(metavar="FOLDER ...")], out: MaybePath = None) -> None:
-    """Draw evaluations as one self-contained HTML page: tables, and films of the trials that were filmed.
+def report(
+    runs: Annotated[tuple[Path, ...], Positional, arg(metavar="FOLDER ...")],
+    out: MaybePath = None,
+    figures: MaybePath = None,
+) -> None:
+    """Draw evaluations and diagnostics as one self-contained HTML page: tables, figures, and films of the trials that were
+    filmed.
 
-    Example: leplanner report runs/tworoom/evaluation/nontrivial-25-42
+    Example: leplanner report runs/tworoom/evaluation/nontrivial-25-42 runs/tworoom/diagnostics --figures figures
 
     Args:
-        runs: folders that `leplanner evaluate` made; films are there when it ran with --films N.
+        runs: folders that `leplanner evaluate` or `leplanner diagnose` made; films are there when it ran with --films N.
         out: the page to write (default: report.html in the first folder).
+        figures: a folder to keep the page's figures in, as SVG and PNG.
     """
     if not runs:
-        raise ValueError("Give at least one folder that `leplanner evaluate` made.")
-    console.print(f"report: {write_page(list(runs), out or runs[0] / 'report.html')}")
+        raise ValueError("Give at least one folder that `leplanner evaluate` or `leplanner diagnose` made.")
+    console.print(f"report: {write_page(list(runs), out or runs[0] / 'report.html', figure_folder=figures)}")

@@ -1,4 +1,5 @@
-"""One self-contained HTML page about evaluations: tables, and films of executed trials. Reads files only; no torch, no network."""
+"""One self-contained HTML page about evaluations and diagnostics: tables, figures, and films of executed trials. Reads files
+only; no torch, no network."""
 
 from __future__ import annotations
 
@@ -9,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ..artifacts import atomic_path
+from ..artifacts import atomic_path, read_json
 from ..evaluation.films import EVERY, Film, film_path, load_film
 from ..evaluation.metrics import HOLD_STEPS
 from ..tasks import get_task
+from . import figures
 from .tables import Evaluation, read_evaluation
 
 BORDER_PX = 4
@@ -36,31 +38,85 @@ class TrialClips:
     clips: list[Clip]
 
 
-def write_page(folders: list[Path], out: Path, title: str = "leplanner") -> Path:
-    """`folders` are those that `leplanner evaluate` made."""
+@dataclass(frozen=True)
+class Picture:
+    name: str
+    caption: str
+    uri: str
+
+
+def write_page(folders: list[Path], out: Path, title: str = "leplanner", figure_folder: Path | None = None) -> Path:
+    """`folders` are those that `leplanner evaluate` and `leplanner diagnose` made; figures are also kept in
+    `figure_folder`, as SVG and PNG."""
     check_installed()
     import jinja2
 
-    evaluations = [read_evaluation(folder) for folder in folders]
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     template = environment.from_string((Path(__file__).parent / "page.html.j2").read_text())
-    sections = [
-        {"e": evaluation, "task": get_task(evaluation.task), "trials": film_table(folder, evaluation)}
-        for folder, evaluation in zip(folders, evaluations, strict=True)
-    ]
+    measured, diagnosed = [], []
+    for number, folder in enumerate(folders, start=1):
+        if (folder / "imagined.json").exists():
+            task, drawn, about = diagnosis(folder)
+            diagnosed.append(
+                {"task": get_task(task), "pictures": _pictures(drawn, number, figure_folder), "about": about}
+            )
+        else:
+            evaluation = read_evaluation(folder)
+            pictures = _pictures(evaluation_figures(evaluation), number, figure_folder)
+            section = {"e": evaluation, "task": get_task(evaluation.task), "trials": film_table(folder, evaluation)}
+            measured.append(section | {"pictures": pictures})
     with atomic_path(out) as temporary:
-        temporary.write_text(template.render(title=title, sections=sections, hex_reached=_hex(REACHED)))
+        page = template.render(title=title, sections=measured, diagnosed=diagnosed, hex_reached=_hex(REACHED))
+        temporary.write_text(page)
     return out
+
+
+def evaluation_figures(evaluation: Evaluation) -> dict[str, tuple[str, Any]]:
+    """Name -> caption and figure."""
+    title = get_task(evaluation.task).title
+    return {
+        f"{evaluation.task}_success": ("Success with 95 % Wilson intervals", figures.success(evaluation, title)),
+        f"{evaluation.task}_cost": ("What a decision costs", figures.cost(evaluation, title)),
+    }
+
+
+def diagnosis(folder: Path) -> tuple[str, dict[str, tuple[str, Any]], str]:
+    """The task, its figures by name with captions, and where the tables came from."""
+    imagined = read_json(folder / "imagined.json")
+    task = imagined["task"]
+    title = get_task(task).title
+    drawn = {
+        f"{task}_arrival": ("When plans arrive, in imagination", figures.arrival_profiles(imagined, title)),
+        f"{task}_depth": ("What each correction buys, in imagination", figures.refinement_depth(imagined, title)),
+    }
+    about = f"{imagined['problems']} held-out problems, bundle {imagined['bundle'][:12]}, data {imagined['data'][:12]}"
+    if (folder / "closed_loop.json").exists():
+        executed = read_json(folder / "closed_loop.json")
+        drawn[f"{task}_closed_loop"] = ("Where the closed loop settles", figures.closed_loop(executed, title))
+        drawn[f"{task}_drift"] = ("Imagination against the environment", figures.drift(executed, title))
+        about += f", {executed['trials']} trials of manifest {executed['manifest'][:12]}"
+    return task, drawn, about
+
+
+def _pictures(drawn: dict[str, tuple[str, Any]], number: int, folder: Path | None) -> list[Picture]:
+    made = []
+    for name, (caption, figure) in drawn.items():
+        if folder is not None:
+            figures.save(figure, folder, f"{number}_{name}")
+        encoded = base64.b64encode(figures.rendered(figure, "svg")).decode()
+        made.append(Picture(name, caption, f"data:image/svg+xml;base64,{encoded}"))
+    return made
 
 
 def check_installed() -> None:
     try:
         import imageio.v3  # noqa: F401
         import jinja2  # noqa: F401
+        import matplotlib  # noqa: F401
     except ImportError as error:
-        raise ImportError("A report needs jinja2 and imageio: pip install 'leplanner[report]'") from error
+        raise ImportError("A report needs jinja2, imageio and matplotlib: pip install 'leplanner[report]'") from error
 
 
 def film_table(folder: Path, evaluation: Evaluation) -> list[TrialClips]:

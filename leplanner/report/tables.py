@@ -36,6 +36,8 @@ class MethodRow:
     rows_a_plan: str
     plan_ms: str
     encode_ms: str
+    rates: dict[str, dict[str, float]]  # value, low and high, by name: as numbers, for figures
+    costs: dict[str, float]  # rows, plan_ms
 
     @property
     def pace(self) -> str:
@@ -97,6 +99,8 @@ def _method_row(value: dict[str, Any], reference: str, settings: dict[str, Any])
         rows_a_plan=f"{value['rows_a_plan']:,.0f}",
         plan_ms=f"{value['plan_ms']:.1f}",
         encode_ms=f"{value['encode_ms']:.1f}",
+        rates={name: value[name] for name in ("any_time", "held")},
+        costs={"rows": value["rows_a_plan"], "plan_ms": value["plan_ms"]},
     )
 
 

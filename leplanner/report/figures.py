@@ -1,0 +1,212 @@
+"""Figures for a column's width, each a function from a table on disk to a figure. Colours that colour-blind eyes tell apart."""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..artifacts import atomic_path
+from .tables import Evaluation, MethodRow
+
+# Okabe and Ito's
+BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
+    "#000000",
+    "#E69F00",
+    "#56B4E9",
+    "#009E73",
+    "#F0E442",
+    "#0072B2",
+    "#D55E00",
+    "#CC79A7",
+)
+FAMILIES = {"leplanner": BLUE, "cem": ORANGE, "icem": ORANGE, "mppi": ORANGE, "gradient": ORANGE}
+FAMILIES |= {"gcidm": PURPLE, "gcbc": PURPLE, "gcivl": PURPLE, "gciql": PURPLE}
+REST = "#888888"  # floors and ceilings
+COLUMN_IN = 3.4
+STYLE = {
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "legend.fontsize": 7,
+    "svg.hashsalt": "leplanner",  # the same table, the same file
+}
+
+
+def _styled(draw: Callable[..., Any]) -> Callable[..., Any]:
+    """What is drawn takes its style when it is drawn."""
+
+    @functools.wraps(draw)
+    def drawn(*arguments: Any) -> Any:
+        import matplotlib as mpl
+
+        with mpl.rc_context(STYLE):
+            return draw(*arguments)
+
+    return drawn
+
+
+@_styled
+def success(evaluation: Evaluation, title: str) -> Any:
+    """Any-time success of every method with its 95 % Wilson interval; hollow where it was held for the last steps."""
+    figure, axes = _new(COLUMN_IN, 0.6 + 0.22 * len(evaluation.methods))
+    for place, row in enumerate(evaluation.methods):
+        colour = FAMILIES.get(row.method, REST)
+        for rate, offset, fill in ((row.rates["any_time"], -0.13, colour), (row.rates["held"], 0.13, "white")):
+            value, low, high = (100 * rate[part] for part in ("value", "low", "high"))
+            bars = [[value - low], [high - value]]
+            axes.errorbar(
+                [value], [place + offset], xerr=bars, fmt="o", ms=4, color=colour, mfc=fill, elinewidth=1, capsize=0
+            )
+    axes.set_yticks(range(len(evaluation.methods)), [_label(row) for row in evaluation.methods])
+    axes.invert_yaxis()
+    axes.set_xlim(-3, 103)
+    axes.set_xlabel("success, %")
+    for label, fill in (("any time", BLACK), ("held 5 steps", "white")):
+        axes.plot([], [], "o", ms=4, color=BLACK, mfc=fill, label=label)
+    figure.legend(loc="outside lower center", ncols=2)
+    axes.set_title(title)
+    return figure
+
+
+@_styled
+def cost(evaluation: Evaluation, title: str) -> Any:
+    """Imagined steps and milliseconds of one decision, on logarithmic axes; methods that imagine nothing have no place."""
+    figure, axes = _new(COLUMN_IN, 2.2)
+    shown: set[str] = set()
+    for row in evaluation.methods:
+        if row.costs["rows"] >= 1 and row.title not in shown:
+            shown.add(row.title)
+            axes.plot(row.costs["rows"], row.costs["plan_ms"], "o", color=FAMILIES.get(row.method, REST))
+            axes.annotate(
+                row.title, (row.costs["rows"], row.costs["plan_ms"]), xytext=(5, 4), textcoords="offset points"
+            )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.margins(0.25)
+    axes.set_xlabel("imagined steps a plan")
+    axes.set_ylabel("ms a plan")
+    axes.set_title(title)
+    return figure
+
+
+@_styled
+def arrival_profiles(imagined: dict[str, Any], title: str) -> Any:
+    """Distance to the goal after each block, one line for each block q at which the data was there; q is marked."""
+    import matplotlib
+
+    figure, axes = _new(COLUMN_IN, 2.3)
+    shades = matplotlib.colormaps["viridis"]
+    rows = [(q, row) for q, row in enumerate(imagined["profile"], start=1) if row is not None]
+    for q, row in rows:
+        colour = shades(0.9 * (q - 1) / max(1, len(imagined["profile"]) - 1))
+        shares = [100 * value / imagined["start"] for value in row]
+        axes.plot(range(1, len(row) + 1), shares, color=colour, label=f"q = {q}")
+        axes.plot([q], [shares[q - 1]], "o", color=colour, ms=5)
+    axes.set_yscale("log")
+    axes.set_xticks(range(1, len(imagined["magnitudes"]) + 1))
+    axes.set_xlabel("block of the plan (dot: when the data arrived)")
+    axes.set_ylabel("distance, % of the start")
+    axes.legend(ncols=2)
+    axes.set_title(title)
+    return figure
+
+
+@_styled
+def refinement_depth(imagined: dict[str, Any], title: str) -> Any:
+    """Terminal and arrival distance after k corrections; what lies beyond the trained depth is shaded."""
+    figure, axes = _new(COLUMN_IN, 2.2)
+    rows, trained = imagined["depth"], imagined["trained_depth"]
+    k = [row["k"] for row in rows]
+    axes.plot(k, [row["terminal"] for row in rows], "o-", ms=3, color=BLUE, label="terminal")
+    axes.plot(k, [row["arrival"] for row in rows], "s--", ms=3, color=VERMILION, label="arrival")
+    if k[-1] > trained:
+        axes.axvspan(trained + 0.5, k[-1] + 0.5, color="#00000014", lw=0)
+        axes.text(k[-1] + 0.4, axes.get_ylim()[1], "not trained ", ha="right", va="top", fontsize=7)
+    axes.set_yscale("log")
+    axes.set_xlabel("corrections k")
+    axes.set_ylabel("mean distance")
+    axes.legend()
+    axes.set_title(title)
+    return figure
+
+
+@_styled
+def closed_loop(executed: dict[str, Any], title: str) -> Any:
+    """Distance at a replan against the next one's, the fitted line, and where it meets the diagonal."""
+    figure, axes = _new(COLUMN_IN, 2.6)
+    fit = executed["fit"]
+    before = [value for row in executed["distances"] for value in row[:-1]]
+    after = [value for row in executed["distances"] for value in row[1:]]
+    most = 1.05 * max(*before, *after)
+    axes.plot(before, after, ".", ms=3, color=SKY)
+    axes.plot([0, most], [0, most], color=REST, lw=0.8, ls=":")
+    axes.plot(
+        [0, most], [fit["b"], fit["c"] * most + fit["b"]], color=BLUE, label=f"D' = {fit['c']:.2f} D + {fit['b']:.3f}"
+    )
+    if fit["fixed_point"] is not None:
+        axes.plot(
+            [fit["fixed_point"]],
+            [fit["fixed_point"]],
+            "D",
+            ms=5,
+            color=VERMILION,
+            label=f"D* = {fit['fixed_point']:.3f}",
+        )
+    axes.set_xlim(0, most)
+    axes.set_ylim(0, most)
+    axes.set_xlabel("distance D at a replan")
+    axes.set_ylabel("D' at the next")
+    axes.legend()
+    axes.set_title(title)
+    return figure
+
+
+@_styled
+def drift(executed: dict[str, Any], title: str) -> Any:
+    """Imagined against real latents, block by block of one whole plan, beside what standing still would err."""
+    figure, axes = _new(COLUMN_IN, 2.0)
+    blocks = range(1, len(executed["drift"]) + 1)
+    axes.plot(blocks, executed["drift"], "o-", ms=3, color=BLUE, label="imagined")
+    axes.plot(blocks, executed["drift_of_copying"], "s--", ms=3, color=REST, label="if nothing moved")
+    axes.set_yscale("log")
+    axes.set_xticks(list(blocks))
+    axes.set_xlabel("block of the plan")
+    axes.set_ylabel("mean squared difference")
+    axes.legend()
+    axes.set_title(title)
+    return figure
+
+
+def save(figure: Any, folder: Path, name: str) -> list[Path]:
+    """As SVG and PNG."""
+    paths = []
+    for extension in ("svg", "png"):
+        with atomic_path(folder / f"{name}.{extension}") as temporary:
+            temporary.write_bytes(rendered(figure, extension))
+        paths.append(folder / f"{name}.{extension}")
+    return paths
+
+
+def rendered(figure: Any, extension: str) -> bytes:
+    import matplotlib as mpl
+
+    buffer = io.BytesIO()
+    with mpl.rc_context(STYLE):
+        figure.savefig(buffer, format=extension, dpi=200, metadata={"Date": None} if extension == "svg" else None)
+    return buffer.getvalue()
+
+
+def _new(width: float, height: float) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def _label(row: MethodRow) -> str:
+    return f"{row.title}, {row.pace}"

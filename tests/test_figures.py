@@ -1,0 +1,106 @@
+"""Figures show what is in their tables, and the same table gives the same file."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from leplanner.cli.main import main
+from leplanner.report import figures
+from leplanner.report.tables import read_evaluation
+from leplanner.zoo import shipped
+
+IMAGINED = {
+    "task": "pusht",
+    "bundle": "b" * 64,
+    "data": "d" * 64,
+    "problems": 16,
+    "trained_depth": 3,
+    "start": 2.0,
+    "profile": [[0.02, 0.02, 0.02, 0.02, 0.02], None, [1.0, 0.5, 0.1, 0.1, 0.1], None, None],
+    "magnitudes": [0.7, 0.6, 0.5, 0.4, 0.4],
+    "depth": [{"k": k, "terminal": 0.1 / (k + 1), "arrival": 0.2 / (k + 1)} for k in range(6)],
+}
+EXECUTED = {
+    "manifest": "m" * 64,
+    "trials": 2,
+    "distances": [[0.8, 0.4, 0.2], [0.5, 0.3, 0.1]],
+    "fit": {"c": 0.5, "b": 0.02, "fixed_point": 0.04},
+    "drift": [0.01, 0.02, 0.03, 0.04, 0.05],
+    "drift_of_copying": [0.1, 0.2, 0.3, 0.4, 0.5],
+}
+
+
+@pytest.fixture
+def evaluated(tmp_path):
+    """A folder such as `leplanner evaluate` leaves, from a shipped bundle."""
+    folder = tmp_path / "evaluation"
+    folder.mkdir()
+    bundle = shipped()["pusht"]
+    shutil.copyfile(bundle / "evaluation.json", folder / "summary.json")
+    shutil.copyfile(bundle / "manifest.json", folder / "manifest.json")
+    return folder
+
+
+@pytest.fixture
+def diagnosed(tmp_path):
+    folder = tmp_path / "diagnostics"
+    folder.mkdir()
+    (folder / "imagined.json").write_text(json.dumps(IMAGINED))
+    (folder / "closed_loop.json").write_text(json.dumps(EXECUTED))
+    return folder
+
+
+def lines(figure) -> list[list[float]]:
+    return [[float(value) for value in line.get_ydata()] for line in figure.axes[0].lines]
+
+
+def test_success_shows_every_rate(evaluated):
+    evaluation = read_evaluation(evaluated)
+    figure = figures.success(evaluation, "PushT")
+    drawn = [line.get_xdata()[0] for line in figure.axes[0].lines if len(line.get_xdata())]
+    wanted = [100 * row.rates[name]["value"] for row in evaluation.methods for name in ("any_time", "held")]
+    assert drawn == pytest.approx(wanted)
+    assert len(figure.axes[0].get_yticklabels()) == len(evaluation.methods)
+
+
+def test_profiles_are_shares_of_the_start():
+    first, dot, third, third_dot = lines(figures.arrival_profiles(IMAGINED, "PushT"))
+    assert first == pytest.approx([1.0] * 5)
+    assert dot == pytest.approx([1.0])
+    assert third == pytest.approx([50, 25, 5, 5, 5])
+    assert third_dot == pytest.approx([5.0])
+
+
+def test_depth_shades_what_was_not_trained():
+    figure = figures.refinement_depth(IMAGINED, "PushT")
+    assert lines(figure)[0] == pytest.approx([row["terminal"] for row in IMAGINED["depth"]])
+    assert len(figure.axes[0].patches) == 1
+    trained = IMAGINED | {"depth": IMAGINED["depth"][:4]}
+    assert not figures.refinement_depth(trained, "PushT").axes[0].patches
+
+
+def test_the_closed_loop_meets_the_diagonal_at_its_fixed_point():
+    points, _, fitted, settled = lines(figures.closed_loop(EXECUTED, "PushT"))
+    assert points == [0.4, 0.2, 0.3, 0.1]
+    assert fitted[0] == 0.02
+    assert settled == [0.04]
+    endless = EXECUTED | {"fit": {"c": 1.2, "b": 0.1, "fixed_point": None}}
+    assert len(lines(figures.closed_loop(endless, "PushT"))) == 3
+
+
+def test_the_same_table_gives_the_same_file():
+    one, two = (figures.rendered(figures.drift(EXECUTED, "PushT"), "svg") for _ in range(2))
+    assert one == two
+
+
+def test_a_page_of_both(evaluated, diagnosed, tmp_path, capsys):
+    page, kept = tmp_path / "page.html", tmp_path / "figures"
+    assert main(["report", str(evaluated), str(diagnosed), "--out", str(page), "--figures", str(kept)]) == 0
+    text = page.read_text()
+    assert text.count('<figure class="plot">') == 6
+    assert "http://" not in text.replace("http://www.w3.org", "")
+    assert "16 held-out problems" in text
+    assert len(list(kept.glob("*.svg"))) == len(list(kept.glob("*.png"))) == 6
