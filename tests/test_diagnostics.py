@@ -107,7 +107,8 @@ def test_diagnose_writes_its_tables(tiny_planner, tworoom, tworoom_file, tmp_pat
     executed = json.loads((folder / "closed_loop.json").read_text())
     assert executed["distances"] == report["closed_loop"]["distances"]
     assert len(executed["distances"][0]) == 11  # ten replans and the end
-    assert len(executed["drift"]) == len(executed["drift_of_copying"]) == 5
+    for name in ("drift", "drift_of_copying", "data_drift", "data_drift_of_copying"):
+        assert len(executed[name]) == 5
     assert json.loads((folder / "imagined.json").read_text())["bundle"] == tiny_planner.digest
     assert main([*arguments, "--trials", "0"]) == 0
     assert "what a correction buys" in capsys.readouterr().out
@@ -129,6 +130,9 @@ def test_the_drift_of_a_perfect_imagination_is_zero(tiny_planner, simulators, mo
         return Plan(still, problem.context[:, -1:].expand(1, 5, -1), torch.zeros(1, 5))
 
     monkeypatch.setattr(tiny_planner, "plan", plan)
-    drift, copied = closed_loop._drift(tiny_planner, sim, start, goal)
+    taken = np.tile(np.float32([1.0, 0.0]), (25, 1))
+    drift, copied, data, data_copied = closed_loop._drift(tiny_planner, sim, start, goal, taken)
     np.testing.assert_allclose(drift, 0.0, atol=1e-9)
     np.testing.assert_allclose(copied, 0.0, atol=1e-9)
+    assert data.shape == data_copied.shape == (5,)
+    assert data_copied.min() > 1e-6  # what the data did moved it

@@ -30,6 +30,8 @@ EXECUTED = {
     "fit": {"c": 0.5, "b": 0.02, "fixed_point": 0.04},
     "drift": [0.01, 0.02, 0.03, 0.04, 0.05],
     "drift_of_copying": [0.1, 0.2, 0.3, 0.4, 0.5],
+    "data_drift": [0.01, 0.01, 0.01, 0.01, 0.01],
+    "data_drift_of_copying": [0.1, 0.2, 0.2, 0.5, 1.0],
 }
 
 
@@ -89,6 +91,12 @@ def test_the_closed_loop_meets_the_diagonal_at_its_fixed_point():
     assert settled == [0.04]
     endless = EXECUTED | {"fit": {"c": 1.2, "b": 0.1, "fixed_point": None}}
     assert len(lines(figures.closed_loop(endless, "PushT"))) == 3
+
+
+def test_drift_is_a_share_of_copying():
+    ours, data = lines(figures.drift(EXECUTED, "PushT"))
+    assert ours == pytest.approx([10.0] * 5)
+    assert data == pytest.approx([10, 5, 5, 2, 1])
 
 
 def test_the_same_table_gives_the_same_file():

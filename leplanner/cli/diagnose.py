@@ -117,16 +117,16 @@ def _tables(imagined: ImaginedTables, executed: ClosedLoopTables | None) -> list
         fit = executed.fit
         settles = (
             f"settles at {fit.fixed_point:.4f} ({fit.low:.4f} to {fit.high:.4f})"
-            if fit.fixed_point
+            if fit.fixed_point is not None and fit.low is not None
             else "does not settle"
         )
         lines.append(
             f"closed loop over {fit.pairs} replans of {fit.trials} trials: D' = {fit.c:.3f} D + {fit.b:.4f}, {settles}"
         )
-        lines.append(
-            "imagined against real latents after each block: "
-            + " ".join(f"{value:.4f}" for value in executed.drift)
-            + "; if nothing moved: "
-            + " ".join(f"{value:.4f}" for value in executed.drift_of_copying)
-        )
+        for name, drift, still in (
+            ("our plans", executed.drift, executed.drift_of_copying),
+            ("the data's actions from the same starts", executed.data_drift, executed.data_drift_of_copying),
+        ):
+            shares = " ".join(f"{100 * value / max(rest, 1e-12):.1f}" for value, rest in zip(drift, still, strict=True))
+            lines.append(f"imagined against real latents after each block, % of copying, {name}: {shares}")
     return [profile, depth, *lines]

@@ -39,6 +39,8 @@ class ClosedLoopTables:
     distances: list[list[float]]  # [trial][replan]: latent distance to the goal where it is planned again
     drift: list[float]  # [j - 1]: mean squared distance of imagined and real latents after block j of one whole plan
     drift_of_copying: list[float]  # the same if nothing moved: what an imagination must beat
+    data_drift: list[float]  # the data's own actions from the same starts, imagined from the same contexts: the control
+    data_drift_of_copying: list[float]
     trials: int
 
 
@@ -50,19 +52,17 @@ def closed_loop_tables(
     on_trial: Callable[[int, int], None] = lambda done, total: None,
 ) -> ClosedLoopTables:
     chosen = manifest.trials[:trials]
-    distances, drifts, copies = [], [], []
+    distances, drifts = [], []
     size = planner.world.spec.frame_size
     for number, trial in enumerate(chosen):
         start, goal = np.array(trial.start_state), np.array(trial.goal_state)
         sim.set_state(goal)
         picture = sim.render(size)
         distances.append(_replanned(planner, sim, start, picture, manifest.budget))
-        drift, copied = _drift(planner, sim, start, picture)
-        drifts.append(drift)
-        copies.append(copied)
+        drifts.append(_drift(planner, sim, start, picture, np.array(trial.actions, np.float32)))
         on_trial(number + 1, len(chosen))
-    mean, still = np.mean(drifts, axis=0), np.mean(copies, axis=0)
-    return ClosedLoopTables(fit_closed_loop(distances), distances, mean.tolist(), still.tolist(), len(chosen))
+    ours, ours_still, data, data_still = np.mean(drifts, axis=0).tolist()
+    return ClosedLoopTables(fit_closed_loop(distances), distances, ours, ours_still, data, data_still, len(chosen))
 
 
 def fit_closed_loop(distances: list[list[float]], seed: int = 0) -> ClosedLoopFit:
@@ -108,20 +108,28 @@ def _distance(planner: TaskPlanner, frame: Array, goal: Array) -> float:
     return goal_distances(latent[None, None], wanted[None]).item()
 
 
-def _drift(planner: TaskPlanner, sim: Any, start: Array, goal: Array) -> tuple[Array, Array]:
-    """One whole plan, executed without looking."""
-    size, block, shape = len(goal), planner.world.spec.block, planner.model.config
+def _drift(planner: TaskPlanner, sim: Any, start: Array, goal: Array, taken: Array) -> list[Array]:
+    """One whole plan executed without looking, then what the data did from there: (4, H), of each its drift and copying's."""
+    size, spec, shape = len(goal), planner.world.spec, planner.model.config
     sim.set_state(start)
-    frames = [sim.render(size)]
-    now, wanted = planner.world.encode(np.stack([frames[0], goal])).unsqueeze(1)
-    past = torch.from_numpy(planner.world.spec.action_scale.zero_block(block)).expand(1, shape.context - 1, -1)
-    plan = planner.plan(PlanProblem(now.expand(1, shape.context, -1), past.to(now), wanted))
-    for step, action in enumerate(raw_actions(plan.blocks, planner.model.box)[0], start=1):
-        sim.step(action)
-        if step % block == 0:
-            frames.append(sim.render(size))
-    real = planner.world.encode(np.stack(frames[1:]))
-    return _mean_square(plan.latents[0] - real), _mean_square(now - real)
+    now, wanted = planner.world.encode(np.stack([sim.render(size), goal])).unsqueeze(1)
+    zero = torch.from_numpy(spec.action_scale.zero_block(spec.block))
+    problem = PlanProblem(now.expand(1, shape.context, -1), zero.expand(1, shape.context - 1, -1).to(now), wanted)
+    plan = planner.plan(problem)
+    actions = taken.reshape(-1, spec.action_dim)[: shape.horizon * spec.block]
+    blocks = torch.from_numpy(spec.action_scale.standardise(actions)).to(now).reshape(1, -1, shape.block_dim)
+    led = planner.world.rollout(problem.context, problem.past_blocks, blocks)
+    found = []
+    for executed, imagined in ((raw_actions(plan.blocks, planner.model.box)[0], plan.latents), (actions, led)):
+        sim.set_state(start)
+        frames = []
+        for step, action in enumerate(executed, start=1):
+            sim.step(action)
+            if step % spec.block == 0:
+                frames.append(sim.render(size))
+        real = planner.world.encode(np.stack(frames))
+        found += [_mean_square(imagined[0] - real), _mean_square(now - real)]
+    return found
 
 
 def _mean_square(difference: torch.Tensor) -> Array:

@@ -73,7 +73,8 @@ def check_planner(planner: Planner, problem: PlanProblem) -> None:
     _require(tuple(plan.distances.shape) == (batch, config.horizon), "Plan.distances has another shape than (B, H)")
     _require(torch.equal(planner.plan(problem).blocks, plan.blocks), "plan() gives another answer each time")
     # a trace is the plain model's, a plan its engine's: the same function, rounded differently
-    same = torch.allclose(plan.blocks, trace.final.blocks, atol=HALF_TOLERANCE, rtol=0.0)
+    tolerance = TOLERANCE if planner.engine_report().precision == "fp32" else HALF_TOLERANCE
+    same = torch.allclose(plan.blocks, trace.final.blocks, atol=tolerance, rtol=0.0)
     _require(same, "the last plan of a trace is not the plan")
     excess = (plan.blocks - planner.model.action_center).abs() - planner.model.action_scale
     _require(bool((excess <= 1e-5).all()), "actions leave the environment's box")

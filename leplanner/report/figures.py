@@ -168,15 +168,19 @@ def closed_loop(executed: dict[str, Any], title: str) -> Any:
 
 @_styled
 def drift(executed: dict[str, Any], title: str) -> Any:
-    """Imagined against real latents, block by block of one whole plan, beside what standing still would err."""
+    """Imagined against real latents, block by block, as a share of what standing still would err: our plans, and the data's
+    actions from the same starts."""
     figure, axes = _new(COLUMN_IN, 2.0)
-    blocks = range(1, len(executed["drift"]) + 1)
-    axes.plot(blocks, executed["drift"], "o-", ms=3, color=BLUE, label="imagined")
-    axes.plot(blocks, executed["drift_of_copying"], "s--", ms=3, color=REST, label="if nothing moved")
-    axes.set_yscale("log")
-    axes.set_xticks(list(blocks))
-    axes.set_xlabel("block of the plan")
-    axes.set_ylabel("mean squared difference")
+    for label, name, style, colour in (
+        ("our plans", "drift", "o-", BLUE),
+        ("the data's actions", "data_drift", "s--", REST),
+    ):
+        shares = [100 * d / still for d, still in zip(executed[name], executed[f"{name}_of_copying"], strict=True)]
+        axes.plot(range(1, len(shares) + 1), shares, style, ms=3, color=colour, label=label)
+    axes.set_xticks(range(1, len(executed["drift"]) + 1))
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("block")
+    axes.set_ylabel("error, % of copying")
     axes.legend()
     axes.set_title(title)
     return figure
