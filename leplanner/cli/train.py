@@ -11,6 +11,7 @@ from ..artifacts import read_json
 from ..data.cache import open_cache
 from ..density.mixture import load_density
 from ..learning import Metrics, TrainProgress
+from ..planner.planner import load_bundle
 from ..planner.train import train_planner
 from ..presets.scales import get_scale
 from ..world.world import load_world
@@ -24,6 +25,7 @@ def train(
     latents: MaybePath = None,
     density: MaybePath = None,
     out: MaybePath = None,
+    start: MaybePath = None,
     scale: str = "compact",
     objective: ScaleStr = None,
     steps: ScaleInt = None,
@@ -54,6 +56,7 @@ def train(
         latents: latent cache (default: runs/TASK/latents).
         density: behaviour density (default: runs/TASK/density).
         out: bundle folder to make (default: runs/TASK/planner).
+        start: a bundle whose planner to begin with, e.g. after practice; its world must have the same encoder.
         scale: paper, compact or tiny; sets the defaults of the options below.
         objective: arrival-hold, or fixed-terminal to see what it cures.
         steps: training steps.
@@ -88,6 +91,7 @@ def train(
     shape = preset.planner_for(frozen.spec.model)
     if refinements is not None:
         shape = replace(shape, refinements=refinements)
+    begun = load_bundle(start).model if start is not None else None
     out = out or base / "planner"
     with bar(f"train planner {task}", "steps") as update:
 
@@ -100,7 +104,7 @@ def train(
                 )
             update(progress.step, progress.steps, note)
 
-        planner = train_planner(frozen, cache, supported, shape, config, out, device, show)
+        planner = train_planner(frozen, cache, supported, shape, config, out, device, show, start=begun)
     console.print(_table(read_json(out / "config.json")["training"]["metrics"], task))
     console.print(f"{out}  bundle {planner.digest[:12]}")
 

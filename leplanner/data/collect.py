@@ -1,4 +1,5 @@
-"""Collects episodes with a task's behaviour policy on all cores: resumable, deterministic, and written in one step."""
+"""Collects episodes with a task's behaviour policy, or another player, on all cores: resumable, deterministic, and written in
+one step."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import h5py
 import numpy as np
@@ -17,6 +18,7 @@ from .. import __version__
 from ..artifacts import atomic_path, provenance, read_json, write_arrays, write_json
 from ..parallel import in_processes
 from ..tasks import Task, get_task
+from ..tasks.spec import Behaviour, Simulator
 
 Array = np.ndarray
 EPISODES_A_PART = 8
@@ -41,11 +43,23 @@ class CollectConfig:
             )
 
 
-def run_episode(task: Task, sim: Any, config: CollectConfig, index: int) -> dict[str, Array]:
+class Player(Protocol):
+    """Who plays instead of the task's behaviour: told of an episode's simulator, it may choose the start. Pickled to workers."""
+
+    def identity(self) -> dict[str, str]:
+        """What tells it from others, stored with the data."""
+        ...
+
+    def begin(self, sim: Simulator, rng: np.random.Generator) -> Behaviour: ...
+
+
+def run_episode(
+    task: Task, sim: Any, config: CollectConfig, index: int, player: Player | None = None
+) -> dict[str, Array]:
     """One episode, a function of (seed, index) alone. The reset frame is the first row; the last row has no action."""
     rng = np.random.default_rng([config.seed, index])
     sim.start(rng)
-    behaviour = task.behaviour(sim, rng)
+    behaviour = player.begin(sim, rng) if player else task.behaviour(sim, rng)
     rows = config.steps // config.every + 1
     pixels = np.empty((rows, config.size, config.size, 3), np.uint8)
     states = np.empty((rows, task.state_dim), np.float64)
@@ -54,7 +68,7 @@ def run_episode(task: Task, sim: Any, config: CollectConfig, index: int) -> dict
         pixels[row], states[row] = sim.render(config.size), sim.state()
         for step in range(config.every if row < rows - 1 else 0):
             # stored and executed in the same precision, so that replaying is exact
-            action = np.asarray(behaviour.act(), dtype=np.float32)
+            action = np.asarray(behaviour.act(pixels[row]), dtype=np.float32)
             actions[row, step] = action
             sim.step(action)
     return {"pixels": pixels, "state": states, "action": actions.reshape(rows, -1)}
@@ -63,7 +77,7 @@ def run_episode(task: Task, sim: Any, config: CollectConfig, index: int) -> dict
 _worker: dict[str, Any] = {}  # a process keeps its simulator between parts
 
 
-def _collect_part(config: CollectConfig, folder: str, part: int) -> int:
+def _collect_part(config: CollectConfig, player: Player | None, folder: str, part: int) -> int:
     import torch
 
     from ..tasks.swm_simulator import Visuals, make_simulator
@@ -74,7 +88,7 @@ def _collect_part(config: CollectConfig, folder: str, part: int) -> int:
         _worker.update(config=config, sim=make_simulator(get_task(config.task), visuals))
     first = part * EPISODES_A_PART
     indices = range(first, min(first + EPISODES_A_PART, config.episodes))
-    episodes = [run_episode(get_task(config.task), _worker["sim"], config, index) for index in indices]
+    episodes = [run_episode(get_task(config.task), _worker["sim"], config, index, player) for index in indices]
     stacked = {name: np.stack([episode[name] for episode in episodes]) for name in episodes[0]}
     write_arrays(Path(folder) / f"{part:06d}.npz", stacked)
     return len(episodes) * stacked["pixels"].shape[1]
@@ -85,9 +99,12 @@ def collect(
     out: Path,
     workers: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    player: Player | None = None,
+    onto: Path | None = None,
 ) -> Path:
-    """Collect to `out`. Finished parts survive a kill in `out.parts/`; the file itself appears only when whole."""
-    wanted = dataclasses.asdict(config)
+    """Collect to `out`. Finished parts survive a kill in `out.parts/`; the file itself appears only when whole. `onto`: a
+    file of the same task whose episodes come first."""
+    wanted: dict[str, Any] = dataclasses.asdict(config) | (player.identity() if player else {})
     folder = out.with_name(out.name + ".parts")
     if out.exists():
         _check_same(out, wanted)
@@ -112,10 +129,10 @@ def collect(
         - sum(min(EPISODES_A_PART, config.episodes - part * EPISODES_A_PART) for part in missing) * rows_an_episode
     )
     progress(done, total)
-    for rows in in_processes(functools.partial(_collect_part, config, str(folder)), missing, workers):
+    for rows in in_processes(functools.partial(_collect_part, config, player, str(folder)), missing, workers):
         done += rows
         progress(done, total)
-    _merge(config, [folder / f"{part:06d}.npz" for part in parts], out)
+    _merge(config, wanted, [folder / f"{part:06d}.npz" for part in parts], out, onto)
     shutil.rmtree(folder)
     return out
 
@@ -137,39 +154,61 @@ def _check_same(out: Path, wanted: dict[str, Any]) -> None:
         )
 
 
-def _merge(config: CollectConfig, parts: list[Path], out: Path) -> None:
+COLUMNS = ("pixels", "action", "state", "ep_len", "ep_offset", "episode_idx", "step_idx")
+
+
+def _merge(config: CollectConfig, wanted: dict[str, Any], parts: list[Path], out: Path, onto: Path | None) -> None:
     from ..tasks.swm_simulator import Visuals
 
     task = get_task(config.task)
-    rows_an_episode = config.steps // config.every + 1
-    rows = config.episodes * rows_an_episode
-    visuals = Visuals.native() if config.native_visuals else Visuals()
+    visuals = dataclasses.asdict(Visuals.native() if config.native_visuals else Visuals())
+    frame, block = (config.size, config.size, 3), config.every * task.action_dim
     with atomic_path(out) as temporary, h5py.File(temporary, "w", libver="latest") as file:
-        frame = (config.size, config.size, 3)
-        pixels = file.create_dataset("pixels", (rows, *frame), np.uint8, chunks=(1, *frame))
-        action = file.create_dataset("action", (rows, config.every * task.action_dim), np.float32)
-        state = file.create_dataset("state", (rows, task.state_dim), np.float64)
-        start = 0
+        pixels = file.create_dataset("pixels", (0, *frame), np.uint8, chunks=(1, *frame), maxshape=(None, *frame))
+        file.create_dataset("action", (0, block), np.float32, maxshape=(None, block))
+        file.create_dataset("state", (0, task.state_dim), np.float64, maxshape=(None, task.state_dim))
+        for name in COLUMNS[3:]:
+            file.create_dataset(name, (0,), np.int32 if name == "ep_len" else np.int64, maxshape=(None,))
+        if onto is not None:
+            _copy_episodes(onto, file, config.every, visuals)
+        first = int(file["episode_idx"][-1]) + 1 if onto is not None else 0
+        rows_an_episode = config.steps // config.every + 1
         for path in parts:
             with np.load(path) as arrays:
-                stop = start + arrays["action"].shape[0] * rows_an_episode
-                for column, name in ((pixels, "pixels"), (action, "action"), (state, "state")):
-                    array = arrays[name]
-                    column[start:stop] = array.reshape(-1, *array.shape[2:])
-            start = stop
-        file["ep_len"] = np.full(config.episodes, rows_an_episode, np.int32)
-        file["ep_offset"] = np.arange(config.episodes, dtype=np.int64) * rows_an_episode
-        file["episode_idx"] = np.repeat(np.arange(config.episodes, dtype=np.int64), rows_an_episode)
-        file["step_idx"] = np.tile(np.arange(rows_an_episode, dtype=np.int64) * config.every, config.episodes)
-        finite = action[:].reshape(-1, task.action_dim)
+                episodes, row = len(arrays["action"]), len(pixels)
+                _append(file, {name: arrays[name].reshape(-1, *arrays[name].shape[2:]) for name in COLUMNS[:3]})
+            numbers = np.arange(episodes)
+            index = {"ep_len": np.full(episodes, rows_an_episode), "ep_offset": row + numbers * rows_an_episode}
+            index["episode_idx"] = np.repeat(first + numbers, rows_an_episode)
+            index["step_idx"] = np.tile(np.arange(rows_an_episode) * config.every, episodes)
+            _append(file, index)
+            first += episodes
+        finite = file["action"][:].reshape(-1, task.action_dim)
         finite = finite[np.isfinite(finite).all(axis=1)].astype(np.float64)
         file.attrs["steps_per_row"] = config.every
-        file.attrs["leplanner"] = json.dumps(
-            {
-                "config": dataclasses.asdict(config),
-                "visuals": dataclasses.asdict(visuals),
-                "action_mean": finite.mean(axis=0).tolist(),
-                "action_std": finite.std(axis=0).tolist(),
-                "provenance": provenance(),
-            }
-        )
+        about = {"config": wanted, "visuals": visuals, "provenance": provenance()}
+        about |= {"action_mean": finite.mean(axis=0).tolist(), "action_std": finite.std(axis=0).tolist()}
+        file.attrs["leplanner"] = json.dumps(about)
+
+
+def _append(file: Any, columns: dict[str, Array]) -> None:
+    for name, values in columns.items():
+        start = len(file[name])
+        file[name].resize(start + len(values), axis=0)
+        file[name][start:] = values
+
+
+def _copy_episodes(source: Path, file: Any, every: int, visuals: dict[str, Any], rows: int = 4096) -> None:
+    """All of another file of ours, drawn alike."""
+    with h5py.File(source, "r") as other:
+        found = (other.attrs.get("steps_per_row"), json.loads(other.attrs.get("leplanner", "{}")).get("visuals"))
+        if found != (every, visuals) or any(
+            name not in other or other[name].shape[1:] != file[name].shape[1:] for name in COLUMNS
+        ):
+            raise ValueError(
+                f"{source} cannot be continued: its rows, frames or drawing differ from what is collected (a row every "
+                f"{found[0]} actions, drawn with {found[1]}; asked for {every}, {visuals}). Collect a file with these settings."
+            )
+        for name in COLUMNS:
+            for start in range(0, len(other[name]), rows):
+                _append(file, {name: other[name][start : start + rows]})

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..artifacts import digest_json
+from ..artifacts import digest_json, digest_tensors
 from ..data.cache import LatentCache
 from ..data.windows import PlanBatch
 from ..density.mixture import Density
@@ -153,8 +153,10 @@ def train_planner(
     device: str = "auto",
     on_progress: Callable[[TrainProgress], None] = lambda progress: None,
     stop_after: int | None = None,
+    start: LePlanner | None = None,
 ) -> TaskPlanner:
-    """Train to `out`, or continue the run that `out` holds; ends as a bundle with the best held-out weights."""
+    """Train to `out`, or continue the run that `out` holds; ends as a bundle with the best held-out weights. `start`: weights
+    to begin with, of a planner through a world with the same encoder."""
     keep_freed_memory()
     check_density(density, world, config)
     train, held_out = world.plan_windows(cache, config.pad_share)
@@ -163,6 +165,11 @@ def train_planner(
         torch.manual_seed(config.seed)
         model = LePlanner(shape, ActionBox.of(world.spec))
     inputs = {"world": world.digest, "data": cache.data_digest} | ({"density": density.digest} if density else {})
+    if start is not None:
+        if (start.config, start.box) != (shape, model.box):
+            raise ValueError(f"A planner of {start.config} cannot start one of {shape} with actions in {model.box}.")
+        inputs["start"] = digest_tensors(start.state_dict())
+        model.load_state_dict(start.state_dict())
     run = digest_json([dataclasses.asdict(shape), dataclasses.asdict(config), inputs])
     world.to(chosen_device)
     if density is not None:

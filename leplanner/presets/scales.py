@@ -29,6 +29,12 @@ class Scale:
     planner: PlannerConfig  # its latent, block and context sizes are the world's
     planner_train: PlannerTrainConfig
     baselines: BaselineTrainConfig
+    practice_episodes: int = 0  # that a first planner plays, for the world to be refined on and the planner trained again
+
+    @property
+    def practice(self) -> CollectConfig:
+        """Twice as long as the evaluation's goals are away: arriving, or going astray, and what comes after."""
+        return replace(self.collect, episodes=max(self.practice_episodes, 1), steps=10 * BLOCK)
 
     def planner_for(self, world: LeWMConfig) -> PlannerConfig:
         return replace(self.planner, latent=world.latent, block_dim=world.block_dim, context=world.context)
@@ -95,6 +101,7 @@ def _compact_pusht(scale: Scale) -> Scale:
         train=replace(scale.train, grounding=1.0),
         refine=replace(scale.refine, steps=16_000),
         planner_train=replace(scale.planner_train, steps=5000),
+        practice_episodes=4000,
     )
 
 
@@ -109,6 +116,7 @@ def _compact_cube(scale: Scale) -> Scale:
         collect=replace(scale.collect, episodes=3000, size=96),
         model=replace(scale.model, encoder=replace(scale.model.encoder, frame_size=96)),
         train=replace(scale.train, steps=1400, grounding=1.0),
+        practice_episodes=1200,
     )
 
 

@@ -81,7 +81,7 @@ class RestlessOracle:
         self.missing = self.carrying > 0
         return info | {"privileged/block_0_pos": hand, "proprio/gripper_contact": np.ones(1)}
 
-    def act(self) -> Array:
+    def act(self, frame: Array | None = None) -> Array:
         info = self.sim.info()
         action = np.asarray(self.oracle.select_action(None, self._seen(info)))
         placed = np.linalg.norm(info["privileged/target_block_pos"] - info["privileged/block_0_pos"]) <= 0.02

@@ -93,7 +93,7 @@ class Pusher:
         self.patience = 40  # steps until the approach is given up
         self.pushing = False
 
-    def act(self) -> Array:
+    def act(self, frame: Array | None = None) -> Array:
         state = self.sim.state()
         if self.pausing > 0:
             self.pausing -= 1

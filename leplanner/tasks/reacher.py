@@ -62,7 +62,7 @@ class ReachAndSway:
         self.linger = int(self.rng.integers(0, 25))
         self.sway = int(self.rng.integers(10, 30)) if self.rng.random() < self.sway_share else 0
 
-    def act(self) -> Array:
+    def act(self, frame: Array | None = None) -> Array:
         state = self.sim.state()
         away, speed = self.target - state[:2], state[2:4]
         away[0] = wrapped(away[0])

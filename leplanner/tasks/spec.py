@@ -36,9 +36,9 @@ class Simulator(Protocol):
 
 
 class Behaviour(Protocol):
-    """A policy that collects data; it may read the simulator's state."""
+    """A policy that collects data; it may read the simulator's state, or look at the last frame that was kept."""
 
-    def act(self) -> Array: ...
+    def act(self, frame: Array | None = None) -> Array: ...
 
 
 @dataclass(frozen=True)

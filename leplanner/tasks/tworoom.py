@@ -53,7 +53,7 @@ class ThroughTheDoor:
         self.noise = SmoothNoise(rng, 2, memory=0.8)
         self.goal, self.linger = free_position(rng), 0
 
-    def act(self) -> Array:
+    def act(self, frame: Array | None = None) -> Array:
         position = self.sim.state()[:2]
         if np.linalg.norm(self.goal - position) < 6.0:
             if self.linger > 0:

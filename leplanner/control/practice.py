@@ -1,0 +1,82 @@
+"""Practice: the planner plays, towards where the data went. What its plans really did is then data to refine the world on.
+
+A plan is searched for where the world imagines well of it, so it finds what the world has wrong. Behaviour data never goes
+there; only acting on plans shows it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from ..data.episodes import Episodes, open_episodes, split
+from ..planner.planner import TaskPlanner
+from ..tasks import get_task
+from ..tasks.spec import Array, Simulator, SmoothNoise
+from .controller import Controller
+from .loaded import load
+from .policy import PlannerPolicy, Request
+
+
+@dataclass(frozen=True)
+class Practice:
+    """A player for `collect`: every episode starts on a row of a training episode, and its goal is a later one."""
+
+    bundle: Path
+    data: Path
+    farthest: int = 8  # blocks from start to goal, at most
+    noisy_share: float = 0.5  # of episodes: actions with smooth noise, so that plans' neighbourhoods are seen too
+    noise: float = 0.2  # its greatest size, as a share of the actions' spread
+
+    def identity(self) -> dict[str, str]:
+        planner, episodes, _ = _opened(self.bundle, self.data)
+        settings = f"farthest {self.farthest}, noisy {self.noisy_share}, noise {self.noise}"
+        return {"practised_by": planner.digest, "practised_on": episodes.digest, "practice": settings}
+
+    def begin(self, sim: Simulator, rng: np.random.Generator) -> Controller:
+        planner, episodes, starts = _opened(self.bundle, self.data)
+        assert episodes.states is not None
+        stride = episodes.rows_per_block(planner.world.spec.block)
+        row = int(starts[rng.integers(len(starts))])
+        episode = int(np.searchsorted(episodes.starts, row, side="right")) - 1
+        ahead = (int(episodes.starts[episode] + episodes.lengths[episode]) - 1 - row) // stride
+        goal = row + stride * int(rng.integers(1, min(ahead, self.farthest) + 1))
+        sim.set_state(episodes.states[goal])
+        picture = sim.render(planner.world.spec.frame_size)
+        sim.set_state(episodes.states[row])
+        noise = self.noise * rng.random() if rng.random() < self.noisy_share else 0.0
+        execute = int(rng.integers(1, planner.model.config.horizon + 1))
+        controller = Controller(UnsteadyPolicy(planner, noise, rng), planner.world, execute)
+        controller.reset(picture)
+        return controller
+
+
+class UnsteadyPolicy(PlannerPolicy):
+    """Its plans with smooth noise; the controller knows what was done, not what was meant."""
+
+    def __init__(self, planner: TaskPlanner, noise: float, rng: np.random.Generator):
+        super().__init__(planner)
+        spec = planner.world.spec
+        self.spread = noise * np.asarray(spec.action_scale.std)
+        self.smooth = SmoothNoise(rng, spec.action_dim, memory=0.9)
+
+    def decide(self, request: Request) -> Array:
+        actions, box = super().decide(request), self.planner.model.box
+        aside = np.stack([self.spread * self.smooth.draw() for _ in range(actions.shape[1])])
+        return np.clip(actions + aside, box.low, box.high).astype(np.float32)
+
+
+@lru_cache(maxsize=1)
+def _opened(bundle: Path, data: Path) -> tuple[TaskPlanner, Episodes, Array]:
+    """The planner, the episodes and the rows to start from; opened once in a process."""
+    planner = load(bundle)
+    task = get_task(planner.world.spec.task)
+    episodes = open_episodes(data, task, in_memory=False)
+    if episodes.states is None:
+        raise ValueError(f"{data} holds no states, so no episode can start where one of its rows was. Collect data with states.")
+    train, _ = split(episodes)
+    starts = episodes.episode_rows(train, ahead=episodes.rows_per_block(planner.world.spec.block))
+    return planner, episodes, starts
