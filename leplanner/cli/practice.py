@@ -48,4 +48,6 @@ def practice(
     config = replace(preset.practice, **{name: value for name, value in chosen.items() if value is not None})
     with bar(f"practice {task}", "frames") as update:
         collect(config, out, workers, update, Practice(planner or base / "planner", data), onto=data)
-    console.print(f"{out}  ({config.episodes} episodes of {config.steps} actions added, {out.stat().st_size / 1e6:.0f} MB)")
+    console.print(
+        f"{out}  ({config.episodes} episodes of {config.steps} actions added, {out.stat().st_size / 1e6:.0f} MB)"
+    )

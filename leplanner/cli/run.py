@@ -86,7 +86,7 @@ def run(
     stages |= {
         "cache": lambda: cache.cache(task, used, file, latents, device=device),
         "density": lambda: density.density(task, used, latents, supported, scale, device=device),
-        "train planner": lambda: train.train(task, used, latents, supported, planner, scale, device=device),
+        "train planner": lambda: train.train(task, used, latents, supported, planner, scale=scale, device=device),
         "GC-IDM": lambda: baselines.baselines(task, "gcidm", used, latents, rivals, scale, device=device),
         "evaluate": lambda: _evaluate(task, planner, file, rivals, measured, trials, search_trials),
         "bundle": lambda: _bundle(task, planner, measured, file, making, base / "bundle"),

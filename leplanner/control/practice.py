@@ -76,7 +76,9 @@ def _opened(bundle: Path, data: Path) -> tuple[TaskPlanner, Episodes, Array]:
     task = get_task(planner.world.spec.task)
     episodes = open_episodes(data, task, in_memory=False)
     if episodes.states is None:
-        raise ValueError(f"{data} holds no states, so no episode can start where one of its rows was. Collect data with states.")
+        raise ValueError(
+            f"{data} holds no states, so no episode can start where one of its rows was. Collect data with states."
+        )
     train, _ = split(episodes)
     starts = episodes.episode_rows(train, ahead=episodes.rows_per_block(planner.world.spec.block))
     return planner, episodes, starts

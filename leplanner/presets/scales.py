@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from ..baselines.learned import BaselineTrainConfig
 from ..data.collect import CollectConfig
 from ..density.train import DensityTrainConfig
+from ..diagnostics.decoder import DecoderTrainConfig
 from ..planner.model import PlannerConfig
 from ..planner.train import PlannerTrainConfig
 from ..tasks import get_task
@@ -29,7 +30,10 @@ class Scale:
     planner: PlannerConfig  # its latent, block and context sizes are the world's
     planner_train: PlannerTrainConfig
     baselines: BaselineTrainConfig
-    practice_episodes: int = 0  # that a first planner plays, for the world to be refined on and the planner trained again
+    decoder_train: DecoderTrainConfig
+    practice_episodes: int = (
+        0  # that a first planner plays, for the world to be refined on and the planner trained again
+    )
 
     @property
     def practice(self) -> CollectConfig:
@@ -52,6 +56,7 @@ def paper(task: str) -> Scale:
         planner=PlannerConfig(),
         planner_train=PlannerTrainConfig(),
         baselines=BaselineTrainConfig(steps=100_000, batch=1024),
+        decoder_train=DecoderTrainConfig(steps=50_000, batch=128),
     )
     return _PAPER.get(task, lambda scale: scale)(scale)
 
@@ -84,6 +89,7 @@ def compact(task: str) -> Scale:
         planner=PlannerConfig(width=128, depth=2, heads=4, dropout=0.0),
         planner_train=PlannerTrainConfig(steps=3000, batch=64, smooth_weight=3e-3, half_weights=True),
         baselines=BaselineTrainConfig(),
+        decoder_train=DecoderTrainConfig(half_weights=True),
     )
     return _COMPACT[task](scale)
 
@@ -142,6 +148,7 @@ def tiny(task: str) -> Scale:
         planner=PlannerConfig(width=32, depth=1, heads=2, dropout=0.0),
         planner_train=PlannerTrainConfig(steps=100, batch=32, learning_rate=1e-3, validate_every=50, engine="plain"),
         baselines=BaselineTrainConfig(steps=50, batch=64, validate_every=25),
+        decoder_train=DecoderTrainConfig(steps=100, batch=16, validate_every=50),
     )
 
 

@@ -110,6 +110,16 @@ class World:
         return digest_json([self.spec.to_json(), digest_tensors(self.model.state_dict())])
 
     @property
+    def encoder_digest(self) -> str:
+        """Of all that decides a frame's latent: worlds refined from one another share it."""
+        encoding = {name: part.state_dict() for name, part in (("e", self.model.encoder), ("p", self.model.projector))}
+        tensors = {f"{name}.{key}": value for name, state in encoding.items() for key, value in state.items()}
+        spec = self.spec.to_json()
+        return digest_json(
+            [spec["model"]["encoder"], spec["pixel_mean"], spec["pixel_std"], spec["visuals"], digest_tensors(tensors)]
+        )
+
+    @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
