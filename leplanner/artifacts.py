@@ -9,7 +9,9 @@ import json
 import os
 import platform
 import re
+import shlex
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -120,6 +122,12 @@ def provenance(**inputs: str) -> dict[str, Any]:
         "git_revision": _git_revision(),
         "inputs": inputs,
     }
+
+
+def command_line() -> str:
+    """What was typed, if it was one of our commands."""
+    name = Path(sys.argv[0]).name
+    return shlex.join([name, *sys.argv[1:]]) if name == "leplanner" else ""
 
 
 def _git_revision() -> str | None:

@@ -15,13 +15,17 @@ from ..artifacts import write_json
 from ..data.cache import open_cache
 from ..data.episodes import open_episodes
 from ..diagnostics.closed_loop import ClosedLoopTables, closed_loop_tables
+from ..diagnostics.decoder import load_decoder
 from ..diagnostics.imagined import ImaginedTables, imagined_tables
+from ..diagnostics.panels import draw_films, panel, save_panels
 from ..evaluation.manifest import draw_manifest
 from ..planner.planner import load_bundle
 from ..tasks import get_task
 from ..zoo import find_bundle
 from .options import Json, MaybePath, TaskName
 from .progress import bar, console
+
+PANELS = 4  # the first trials, whatever happens in them
 
 
 def diagnose(
@@ -30,6 +34,8 @@ def diagnose(
     data: MaybePath = None,
     latents: MaybePath = None,
     out: MaybePath = None,
+    decoder: MaybePath = None,
+    films: MaybePath = None,
     problems: int = 256,
     trials: int = 20,
     depth: int = 10,
@@ -49,6 +55,9 @@ def diagnose(
         data: the dataset (default: runs/TASK/data.h5).
         latents: its frames, encoded by the bundle's world: leplanner cache (default: runs/TASK/latents).
         out: folder for the tables (default: runs/TASK/diagnostics).
+        decoder: what `leplanner decoder` made: also draw what the first trials imagine, to OUT/panels.npz (default:
+            runs/TASK/decoder, if there is one).
+        films: an evaluation's folder whose films get the planner's imagination drawn beside them.
         problems: held-out problems.
         trials: episodes in the environment; 0: none.
         depth: corrections to look at, beyond those the planner was trained with.
@@ -65,6 +74,12 @@ def diagnose(
     cache = open_cache(latents or base / "latents", planner.world.digest, episodes.digest)
     _, held_out = planner.world.plan_windows(cache)
     batch = held_out.draw(np.random.default_rng(seed), problems, planner.model.config.horizon)
+    found = decoder or (base / "decoder" if (base / "decoder" / "config.json").exists() else None)
+    probe = load_decoder(found, planner.world) if found else None
+    if films is not None:
+        if probe is None:
+            raise ValueError("Drawing what films imagined needs a decoder: leplanner decoder TASK, then --decoder DIR.")
+        console.print(f"{films / 'imagined'}  {draw_films(films, probe)} films")
     about = {"task": task, "bundle": planner.digest, "data": cache.data_digest, "seed": seed}
     imagined = imagined_tables(planner.model, planner.world, batch, planner.density, depth)
     write_json(out / "imagined.json", about | dataclasses.asdict(imagined))
@@ -78,6 +93,9 @@ def diagnose(
         manifest = draw_manifest(spec, episodes, trials, seed, simulator=lambda: make_simulator(spec))
         with bar(f"diagnose {task}", "trials") as update:
             executed = closed_loop_tables(planner, sim, manifest, trials, update)
+        if probe is not None:
+            drawn = [panel(planner, probe, sim, trial) for trial in manifest.trials[: min(PANELS, trials)]]
+            save_panels(drawn, out / "panels.npz")
         write_json(out / "closed_loop.json", about | {"manifest": manifest.digest} | dataclasses.asdict(executed))
         reports["closed_loop"] = dataclasses.asdict(executed)
     if json_output:

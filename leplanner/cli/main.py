@@ -19,6 +19,7 @@ Verbs = Mapping[str, Any]  # a verb's function, or a table of its own
 def verbs() -> Verbs:
     """Imported here, not at the top: `leplanner --version` should not wait for torch."""
     from . import (
+        ablate,
         baselines,
         bench,
         cache,
@@ -53,6 +54,7 @@ def verbs() -> Verbs:
         "evaluate": evaluate.evaluate,
         "decoder": decoder.decoder,
         "diagnose": diagnose.diagnose,
+        "ablate": ablate.ablate,
         "report": report.report,
         "export": export.export,
         "bench": bench.VERBS,

@@ -108,26 +108,37 @@ def _distance(planner: TaskPlanner, frame: Array, goal: Array) -> float:
     return goal_distances(latent[None, None], wanted[None]).item()
 
 
+def opening(planner: TaskPlanner, sim: Any, start: Array, goal: Array) -> PlanProblem:
+    """The problem of a trial's first decision: the start repeated, nothing done before."""
+    spec, shape = planner.world.spec, planner.model.config
+    sim.set_state(start)
+    now, wanted = planner.world.encode(np.stack([sim.render(len(goal)), goal])).unsqueeze(1)
+    zero = torch.from_numpy(spec.action_scale.zero_block(spec.block))
+    return PlanProblem(now.expand(1, shape.context, -1), zero.expand(1, shape.context - 1, -1).to(now), wanted)
+
+
+def executed_blindly(sim: Any, start: Array, actions: Array, block: int, size: int) -> Array:
+    """The frames after each block of actions."""
+    sim.set_state(start)
+    frames = []
+    for step, action in enumerate(actions, start=1):
+        sim.step(action)
+        if step % block == 0:
+            frames.append(sim.render(size))
+    return np.stack(frames)
+
+
 def _drift(planner: TaskPlanner, sim: Any, start: Array, goal: Array, taken: Array) -> list[Array]:
     """One whole plan executed without looking, then what the data did from there: (4, H), of each its drift and copying's."""
-    size, spec, shape = len(goal), planner.world.spec, planner.model.config
-    sim.set_state(start)
-    now, wanted = planner.world.encode(np.stack([sim.render(size), goal])).unsqueeze(1)
-    zero = torch.from_numpy(spec.action_scale.zero_block(spec.block))
-    problem = PlanProblem(now.expand(1, shape.context, -1), zero.expand(1, shape.context - 1, -1).to(now), wanted)
-    plan = planner.plan(problem)
+    spec, shape = planner.world.spec, planner.model.config
+    problem = opening(planner, sim, start, goal)
+    plan, now = planner.plan(problem), problem.context[:, -1]
     actions = taken.reshape(-1, spec.action_dim)[: shape.horizon * spec.block]
     blocks = torch.from_numpy(spec.action_scale.standardise(actions)).to(now).reshape(1, -1, shape.block_dim)
     led = planner.world.rollout(problem.context, problem.past_blocks, blocks)
     found = []
     for executed, imagined in ((raw_actions(plan.blocks, planner.model.box)[0], plan.latents), (actions, led)):
-        sim.set_state(start)
-        frames = []
-        for step, action in enumerate(executed, start=1):
-            sim.step(action)
-            if step % spec.block == 0:
-                frames.append(sim.render(size))
-        real = planner.world.encode(np.stack(frames))
+        real = planner.world.encode(executed_blindly(sim, start, executed, spec.block, len(goal)))
         found += [_mean_square(imagined[0] - real), _mean_square(now - real)]
     return found
 

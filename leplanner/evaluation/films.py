@@ -1,4 +1,4 @@
-"""Films of trials: frames drawn for people, apart from those that a method sees."""
+"""Films of trials: frames drawn for people, apart from those that a method sees, and what the planner thought meanwhile."""
 
 from __future__ import annotations
 
@@ -9,11 +9,21 @@ from typing import Any
 import numpy as np
 
 from ..artifacts import digest_json, write_arrays
-from ..tasks import Task
-from ..tasks.spec import Simulator
 
-FILM_PX = 160
 EVERY = 2  # environment steps between two frames
+
+
+@dataclass(frozen=True)
+class Thoughts:
+    """Of every decision, what each correction imagined; nothing for methods that do not correct plans."""
+
+    decided: np.ndarray  # (n,) environment steps done at each decision
+    distances: np.ndarray  # (n, K+1, H) to the goal, after each block of each plan
+    imagined: np.ndarray  # (n, H, D) fp16 latents of the final plan
+
+    @staticmethod
+    def none() -> Thoughts:
+        return Thoughts(np.zeros(0, int), np.zeros((0, 0, 0), np.float32), np.zeros((0, 0, 0), np.float16))
 
 
 @dataclass(frozen=True)
@@ -21,27 +31,12 @@ class Film:
     frames: np.ndarray  # (F, S, S, 3) uint8: the start, every other step, the end
     steps: np.ndarray  # (F,) environment steps done at each frame
     goal: np.ndarray  # (S, S, 3)
+    target: np.ndarray  # (S, S) bool: where the goal image shows what is judged
     reached: np.ndarray  # (T+1,) whether the goal is reached, at the start and after every step
     error: np.ndarray  # (T+1,) in the task's unit
-
-
-class Camera:
-    """Looks at a simulator every other step, and at the end."""
-
-    def __init__(self, sim: Simulator, goal: np.ndarray, budget: int):
-        sim.set_state(goal)
-        self.sim, self.budget, self.goal = sim, budget, sim.render(FILM_PX)
-        self.frames: list[np.ndarray] = []
-        self.steps: list[int] = []
-
-    def look(self, step: int) -> None:
-        if step % EVERY == 0 or step == self.budget:
-            self.frames.append(self.sim.render(FILM_PX))
-            self.steps.append(step)
-
-    def film(self, task: Task, states: np.ndarray, goal: np.ndarray) -> Film:
-        reached, error = np.asarray(task.success(states, goal)), np.asarray(task.error(states, goal))
-        return Film(np.stack(self.frames), np.array(self.steps), self.goal, reached, error)
+    states: np.ndarray  # (T+1, state)
+    goal_state: np.ndarray  # (state,)
+    thoughts: Thoughts
 
 
 def film_path(
@@ -53,9 +48,17 @@ def film_path(
 
 
 def save_film(film: Film, path: Path) -> None:
-    write_arrays(path, vars(film))
+    parts = {name: value for name, value in vars(film).items() if name != "thoughts"}
+    write_arrays(path, parts | {f"thoughts_{name}": value for name, value in vars(film.thoughts).items()})
 
 
 def load_film(path: Path) -> Film:
     with np.load(path) as arrays:
-        return Film(**{name: arrays[name] for name in arrays.files})
+        parts = {name: arrays[name] for name in arrays.files}
+    try:
+        thoughts = {name: parts.pop(f"thoughts_{name}") for name in Thoughts.__dataclass_fields__}
+        return Film(**parts, thoughts=Thoughts(**thoughts))
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} is a film of another version of leplanner ({error}). Delete the folder and evaluate with --films again."
+        ) from error

@@ -25,7 +25,8 @@ from ..planner.engine import pick_engine
 from ..planner.planner import TaskPlanner, load_bundle
 from ..tasks import Task, get_task
 from ..tasks.spec import Simulator
-from .films import Camera, Film, film_path, save_film
+from .camera import Camera, Remembered
+from .films import Film, film_path, save_film
 from .manifest import Manifest, Trial, load_manifest
 from .methods import OWN_PACE, SEARCH, PolicyFor, check_methods, make_method, method_digest
 from .metrics import judge
@@ -93,11 +94,12 @@ def run_trial(
     size, block = planner.world.spec.frame_size, planner.world.spec.block
     start, goal = np.array(trial.start_state), np.array(trial.goal_state)
     seed = int(np.random.SeedSequence([config.seed, trial.index]).generate_state(1)[0])
-    controller = Controller(policy, planner.world, execute=max(1, replan), budget=manifest.budget, score=True)
+    remembered = Remembered(policy)
+    controller = Controller(remembered, planner.world, execute=max(1, replan), budget=manifest.budget, score=True)
     looks = policy.frames > 0
     history = _history(sim, trial, size, block, task.action_dim) if looks and config.real_history else None
     controller.reset(_frame(sim, goal, size) if looks else _no_goal(planner), history, seeds=(seed,))
-    camera = Camera(sim, goal, manifest.budget) if filmed else None
+    camera = Camera(task, sim, goal, manifest.budget) if filmed else None
     sim.set_state(start)
     states = [sim.state()]
     spent = 0.0
@@ -128,7 +130,9 @@ def run_trial(
         "plan_ms": float(np.median([decision.plan_ms for decision in made])),
         "environment_ms": 1e3 * spent,
     }
-    return outcome, camera.film(task, visited, goal) if camera else None
+    if camera is None:
+        return outcome, None
+    return outcome, camera.film(visited, remembered.thoughts(planner, replan * block))
 
 
 def _no_goal(planner: TaskPlanner) -> torch.Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..artifacts import command_line, provenance
 from .methods import OWN_PACE
 from .runner import TrialRow
 from .statistics import PairedDifference, Rate, paired_difference, wilson
@@ -102,4 +103,5 @@ def plain(
             method[name]["value"] = getattr(summary, name).value
     raised = sum(row.error is not None for row in rows)
     common = {"task": task, "manifest": manifest, "reference": reference, "settings": settings, "errors": raised}
-    return {**common, "fingerprint": rows[0].fingerprint, "methods": methods}
+    made = {"command": command_line(), "provenance": provenance(manifest=manifest)}
+    return {**common, "fingerprint": rows[0].fingerprint, "methods": methods, **made}

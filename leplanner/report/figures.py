@@ -37,7 +37,7 @@ STYLE = {
 }
 
 
-def _styled(draw: Callable[..., Any]) -> Callable[..., Any]:
+def styled(draw: Callable[..., Any]) -> Callable[..., Any]:
     """What is drawn takes its style when it is drawn."""
 
     @functools.wraps(draw)
@@ -50,7 +50,7 @@ def _styled(draw: Callable[..., Any]) -> Callable[..., Any]:
     return drawn
 
 
-@_styled
+@styled
 def success(evaluation: Evaluation, title: str) -> Any:
     """Any-time success of every method with its 95 % Wilson interval; hollow where it was held for the last steps."""
     figure, axes = _new(COLUMN_IN, 0.6 + 0.22 * len(evaluation.methods))
@@ -73,7 +73,7 @@ def success(evaluation: Evaluation, title: str) -> Any:
     return figure
 
 
-@_styled
+@styled
 def cost(evaluation: Evaluation, title: str) -> Any:
     """Imagined steps and milliseconds of one decision, on logarithmic axes; methods that imagine nothing have no place."""
     figure, axes = _new(COLUMN_IN, 2.2)
@@ -94,7 +94,7 @@ def cost(evaluation: Evaluation, title: str) -> Any:
     return figure
 
 
-@_styled
+@styled
 def arrival_profiles(imagined: dict[str, Any], title: str) -> Any:
     """Distance to the goal after each block, one line for each block q at which the data was there; q is marked."""
     import matplotlib
@@ -116,7 +116,7 @@ def arrival_profiles(imagined: dict[str, Any], title: str) -> Any:
     return figure
 
 
-@_styled
+@styled
 def refinement_depth(imagined: dict[str, Any], title: str) -> Any:
     """Terminal and arrival distance after k corrections; what lies beyond the trained depth is shaded."""
     figure, axes = _new(COLUMN_IN, 2.2)
@@ -135,7 +135,7 @@ def refinement_depth(imagined: dict[str, Any], title: str) -> Any:
     return figure
 
 
-@_styled
+@styled
 def closed_loop(executed: dict[str, Any], title: str) -> Any:
     """Distance at a replan against the next one's, the fitted line, and where it meets the diagonal."""
     figure, axes = _new(COLUMN_IN, 2.6)
@@ -166,7 +166,7 @@ def closed_loop(executed: dict[str, Any], title: str) -> Any:
     return figure
 
 
-@_styled
+@styled
 def drift(executed: dict[str, Any], title: str) -> Any:
     """Imagined against real latents, block by block, as a share of what standing still would err: our plans, and the data's
     actions from the same starts."""
@@ -183,6 +183,61 @@ def drift(executed: dict[str, Any], title: str) -> Any:
     axes.set_ylabel("error, % of copying")
     axes.legend()
     axes.set_title(title)
+    return figure
+
+
+@styled
+def reach(evaluations: list[Evaluation], title: str) -> Any:
+    """Any-time success against how far ahead the goal lies, with Wilson intervals; one line for each method and m."""
+    figure, axes = _new(COLUMN_IN, 2.4)
+    lines: dict[str, list[tuple[int, dict[str, float], MethodRow]]] = {}
+    for evaluation in sorted(evaluations, key=lambda one: one.offset):
+        for row in evaluation.methods:
+            lines.setdefault(_label(row), []).append((evaluation.offset, row.rates["any_time"], row))
+    for label, points in lines.items():
+        row = points[0][2]
+        value = [100 * rate["value"] for _, rate, _ in points]
+        bars = [
+            [100 * (rate["value"] - rate["low"]) for _, rate, _ in points],
+            [100 * (rate["high"] - rate["value"]) for _, rate, _ in points],
+        ]
+        style = "o-" if row.replan <= 1 else "s--"
+        colour = FAMILIES.get(row.method, REST)
+        axes.errorbar([at for at, _, _ in points], value, yerr=bars, fmt=style, ms=3, color=colour, lw=1, label=label)
+    axes.set_xticks(sorted({evaluation.offset for evaluation in evaluations}))
+    axes.set_ylim(-3, 103)
+    axes.set_xlabel("goal, actions ahead")
+    axes.set_ylabel("success, %")
+    figure.legend(loc="outside lower center", ncols=2)
+    axes.set_title(title)
+    return figure
+
+
+@styled
+def hold_ablation(table: dict[str, Any], title: str) -> Any:
+    """Left: success at both replanning intervals of every variant. Right: where its closed loop settles."""
+    from matplotlib.figure import Figure
+
+    variants = table["variants"]
+    figure = Figure(figsize=(2 * COLUMN_IN, 0.8 + 0.2 * len(variants)), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    for place, row in enumerate(variants):
+        colour = VERMILION if row["name"].startswith("fixed-terminal") else BLUE
+        for m, offset, fill in (("1", -0.15, colour), ("5", 0.15, "white")):
+            rate = row["success"][m]
+            value, low, high = (100 * rate[part] for part in ("value", "low", "high"))
+            bars = [[value - low], [high - value]]
+            left.errorbar([value], [place + offset], xerr=bars, fmt="o", ms=4, color=colour, mfc=fill, elinewidth=1)
+        fit = row["fit"]
+        if fit["fixed_point"] is not None and fit["low"] is not None:
+            bars = [[max(0.0, fit["fixed_point"] - fit["low"])], [max(0.0, fit["high"] - fit["fixed_point"])]]
+            right.errorbar([fit["fixed_point"]], [place], xerr=bars, fmt="D", ms=4, color=colour, elinewidth=1)
+    left.set_yticks(range(len(variants)), [row["name"] for row in variants])
+    left.invert_yaxis()
+    left.set_xlim(-3, 103)
+    left.set_xlabel("any-time success, % (hollow: m = 5)")
+    right.set_xlabel("D*, where the closed loop settles")
+    figure.suptitle(title)
     return figure
 
 
@@ -203,6 +258,18 @@ def rendered(figure: Any, extension: str) -> bytes:
     with mpl.rc_context(STYLE):
         figure.savefig(buffer, format=extension, dpi=200, metadata={"Date": None} if extension == "svg" else None)
     return buffer.getvalue()
+
+
+def new_grid(rows: int, columns: int, width: float, height: float) -> tuple[Any, Any]:
+    """Axes (rows, columns) for frames: no ticks, a thin border."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for place in axes.flat:
+        place.set(xticks=[], yticks=[])
+        place.spines[:].set_linewidth(0.3)
+    return figure, axes
 
 
 def _new(width: float, height: float) -> tuple[Any, Any]:

@@ -1,9 +1,11 @@
-"""One self-contained HTML page about evaluations and diagnostics: tables, figures, and films of executed trials. Reads files
-only; no torch, no network."""
+"""One self-contained HTML page about evaluations, diagnostics and ablations: tables, figures, films, and a browser of all trials.
+Reads files only; no torch, no network."""
 
 from __future__ import annotations
 
 import base64
+import json
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,16 +13,18 @@ from typing import Any
 import numpy as np
 
 from ..artifacts import atomic_path, read_json
-from ..evaluation.films import EVERY, Film, film_path, load_film
+from ..evaluation.films import Film, film_path, load_film
 from ..evaluation.metrics import HOLD_STEPS
+from ..evaluation.properties import REQUIREMENTS, families
 from ..tasks import get_task
-from . import figures
-from .tables import Evaluation, read_evaluation
+from . import figures, picture_figures
+from .browser import OUTCOMES, browsable
+from .pictures import FRAME_MS, REACHED, animation, data_uri
+from .tables import Evaluation, MethodRow, read_evaluation
 
-BORDER_PX = 4
-REACHED, ON_ITS_WAY = (0, 158, 115), (120, 120, 120)  # a green that colour-blind eyes tell from grey
-FRAME_MS = 60 * EVERY
-PAUSE_FRAMES = 8  # at the end, before the film starts again
+STRIPS = 4  # films of ours that are also laid out as strips
+FLOORS = ("random", "nothing")
+MARKS = {"yes": "✓", "no": "✗", "partly": "◐"}
 
 
 @dataclass(frozen=True)
@@ -43,11 +47,12 @@ class Picture:
     name: str
     caption: str
     uri: str
+    wide: bool = False
 
 
 def write_page(folders: list[Path], out: Path, title: str = "leplanner", figure_folder: Path | None = None) -> Path:
-    """`folders` are those that `leplanner evaluate` and `leplanner diagnose` made; figures are also kept in
-    `figure_folder`, as SVG and PNG."""
+    """`folders` are those that `leplanner evaluate`, `diagnose` and `ablate` made; figures are also kept in `figure_folder`, as
+    SVG and PNG."""
     check_installed()
     import jinja2
 
@@ -55,22 +60,52 @@ def write_page(folders: list[Path], out: Path, title: str = "leplanner", figure_
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     template = environment.from_string((Path(__file__).parent / "page.html.j2").read_text())
-    measured, diagnosed = [], []
+    measured, drawn_sections, rows = [], [], []
+    by_task: dict[str, list[Evaluation]] = defaultdict(list)
     for number, folder in enumerate(folders, start=1):
-        if (folder / "imagined.json").exists():
-            task, drawn, about = diagnosis(folder)
-            diagnosed.append(
-                {"task": get_task(task), "pictures": _pictures(drawn, number, figure_folder), "about": about}
-            )
-        else:
-            evaluation = read_evaluation(folder)
-            pictures = _pictures(evaluation_figures(evaluation), number, figure_folder)
-            section = {"e": evaluation, "task": get_task(evaluation.task), "trials": film_table(folder, evaluation)}
-            measured.append(section | {"pictures": pictures})
+        section = other_section(folder)
+        if section is not None:
+            heading, drawn, about = section
+            pictures = _pictures(drawn, number, figure_folder)
+            drawn_sections.append({"title": heading, "pictures": pictures, "about": about})
+            continue
+        evaluation = read_evaluation(folder)
+        by_task[evaluation.task].append(evaluation)
+        films = _films(folder, evaluation)
+        pictures = _pictures(evaluation_figures(evaluation) | film_figures(evaluation, films), number, figure_folder)
+        section = {"e": evaluation, "task": get_task(evaluation.task), "trials": film_table(films, evaluation)}
+        measured.append(section | {"pictures": pictures, "headline": headline(evaluation)})
+        rows += browsable(folder, evaluation)
+    for number, (task, evaluations) in enumerate(by_task.items(), start=len(folders) + 1):
+        if len({evaluation.offset for evaluation in evaluations}) > 1:
+            name = get_task(task).title
+            drawn = {f"{task}_reach": ("How far planners reach", figures.reach(evaluations, name))}
+            pictures = _pictures(drawn, number, figure_folder)
+            about = "The same planner, goals farther ahead in the data than it was trained for"
+            drawn_sections.append({"title": f"{name}: reach", "pictures": pictures, "about": about})
+    shown = {
+        "title": title,
+        "sections": measured,
+        "drawn": drawn_sections,
+        "hex_reached": "#{:02x}{:02x}{:02x}".format(*REACHED),
+        "rows_json": json.dumps(rows).replace("</", "<\\/"),
+        "row_count": len(rows),
+        "outcomes": OUTCOMES,
+        "frame_ms": FRAME_MS,
+        "requirements": list(REQUIREMENTS.values()),
+        "families": [(one.family, [MARKS[mark] for mark in one.marks], one.marks) for one in families()],
+    }
     with atomic_path(out) as temporary:
-        page = template.render(title=title, sections=measured, diagnosed=diagnosed, hex_reached=_hex(REACHED))
-        temporary.write_text(page)
+        temporary.write_text(template.render(**shown))
     return out
+
+
+def headline(evaluation: Evaluation) -> dict[str, MethodRow | None]:
+    """Ours at both intervals, the floors and the ceiling: what a reader must see first."""
+    rows = {(row.method, row.replan): row for row in evaluation.methods}
+    first = {row.method: row for row in reversed(evaluation.methods)}  # of each method its smallest m
+    found = {"ours": rows.get(("leplanner", 1)), "rarely": rows.get(("leplanner", 5))}
+    return found | {name: first.get(name) for name in (*FLOORS, "replay")}
 
 
 def evaluation_figures(evaluation: Evaluation) -> dict[str, tuple[str, Any]]:
@@ -82,8 +117,36 @@ def evaluation_figures(evaluation: Evaluation) -> dict[str, tuple[str, Any]]:
     }
 
 
-def diagnosis(folder: Path) -> tuple[str, dict[str, tuple[str, Any]], str]:
-    """The task, its figures by name with captions, and where the tables came from."""
+def film_figures(evaluation: Evaluation, films: dict[tuple[str, int, int], Film]) -> dict[str, tuple[str, Any]]:
+    """Of our films at the smallest m: strips of the first trials, and the first one's way where there is a floor plan."""
+    task = get_task(evaluation.task)
+    replan = min((m for name, m, _ in films if name == "leplanner"), default=None)
+    ours = [(f"trial {n}", film) for (name, m, n), film in films.items() if (name, m) == ("leplanner", replan)][:STRIPS]
+    if not ours:
+        return {}
+    title = f"{task.title}, executed, m = {replan}"
+    drawn = {
+        f"{task.name}_strips": (
+            "Executed episodes, the target outlined",
+            picture_figures.episode_strips(ours, task.error_unit, title),
+        )
+    }
+    if task.plan_view is not None:
+        way = picture_figures.trajectory(ours[0][1], task, f"{task.title}, {ours[0][0]}")
+        drawn[f"{task.name}_trajectory"] = ("The way over the floor plan, dots where it was planned again", way)
+    return drawn
+
+
+def other_section(folder: Path) -> tuple[str, dict[str, tuple[str, Any]], str] | None:
+    """Of a folder that is no evaluation: its heading, figures by name with captions, and where its tables came from."""
+    if (folder / "ablation.json").exists():
+        table = read_json(folder / "ablation.json")
+        name = get_task(table["task"]).title
+        drawn = {f"{table['task']}_ablation": ("Which part does the work", figures.hold_ablation(table, name))}
+        about = f"{table['trials']} trials of manifest {table['manifest'][:12]}, {table['steps']} training steps each"
+        return f"{name}: ablations", drawn, about
+    if not (folder / "imagined.json").exists():
+        return None
     imagined = read_json(folder / "imagined.json")
     task = imagined["task"]
     title = get_task(task).title
@@ -97,7 +160,21 @@ def diagnosis(folder: Path) -> tuple[str, dict[str, tuple[str, Any]], str]:
         drawn[f"{task}_closed_loop"] = ("Where the closed loop settles", figures.closed_loop(executed, title))
         drawn[f"{task}_drift"] = ("Imagination against the environment", figures.drift(executed, title))
         about += f", {executed['trials']} trials of manifest {executed['manifest'][:12]}"
-    return task, drawn, about
+    if (folder / "panels.npz").exists():
+        with np.load(folder / "panels.npz") as arrays:
+            panels = {name: arrays[name] for name in arrays.files}
+        for number in range(len(panels["goal"])):
+            panel = {name: values[number] for name, values in panels.items()}
+            heading = f"{title}, trial {number}"
+            drawn[f"{task}_rollout_{number}"] = (
+                "One whole plan, executed",
+                picture_figures.decoder_rollout(panel, heading),
+            )
+            drawn[f"{task}_refinement_{number}"] = (
+                "Where the plan ends after each correction",
+                picture_figures.decoder_refinement(panel, heading),
+            )
+    return f"{title}: how it thinks", drawn, about
 
 
 def _pictures(drawn: dict[str, tuple[str, Any]], number: int, folder: Path | None) -> list[Picture]:
@@ -106,7 +183,8 @@ def _pictures(drawn: dict[str, tuple[str, Any]], number: int, folder: Path | Non
         if folder is not None:
             figures.save(figure, folder, f"{number}_{name}")
         encoded = base64.b64encode(figures.rendered(figure, "svg")).decode()
-        made.append(Picture(name, caption, f"data:image/svg+xml;base64,{encoded}"))
+        wide = figure.get_figwidth() > figures.COLUMN_IN
+        made.append(Picture(name, caption, f"data:image/svg+xml;base64,{encoded}", wide))
     return made
 
 
@@ -119,29 +197,27 @@ def check_installed() -> None:
         raise ImportError("A report needs jinja2, imageio and matplotlib: pip install 'leplanner[report]'") from error
 
 
-def film_table(folder: Path, evaluation: Evaluation) -> list[TrialClips]:
+def _films(folder: Path, evaluation: Evaluation) -> dict[tuple[str, int, int], Film]:
+    """By method, m and trial, in the table's order."""
+    found = {}
+    for row in evaluation.methods:
+        settings = (evaluation.manifest, evaluation.seed, evaluation.settings, row.weights)
+        for trial in range(row.trials):
+            path = film_path(folder, row.method, row.replan, trial, *settings)
+            if path.exists():
+                found[row.method, row.replan, trial] = load_film(path)
+    return found
+
+
+def film_table(films: dict[tuple[str, int, int], Film], evaluation: Evaluation) -> list[TrialClips]:
     """Every trial that was filmed, with the clips of all methods beside each other, in the table's order."""
     unit = get_task(evaluation.task).error_unit
+    titles = {(row.method, row.replan): f"{row.title}, {row.pace}" for row in evaluation.methods}
     table = []
-    for trial in range(max(row.trials for row in evaluation.methods)):
-        clips, goal = [], ""
-        for row in evaluation.methods:
-            path = film_path(
-                folder,
-                row.method,
-                row.replan,
-                trial,
-                evaluation.manifest,
-                evaluation.seed,
-                evaluation.settings,
-                row.weights,
-            )
-            if path.exists():
-                film = load_film(path)
-                goal = goal or _data_uri(film.goal[None], ".png")
-                clips.append(Clip(row.method, f"{row.title}, {row.pace}", animation(film), verdict(film, unit)))
-        if clips:
-            table.append(TrialClips(trial, goal, clips))
+    for trial in sorted({trial for _, _, trial in films}):
+        shown = {(name, m): film for (name, m, n), film in films.items() if n == trial}
+        clips = [Clip(name, titles[name, m], animation(film), verdict(film, unit)) for (name, m), film in shown.items()]
+        table.append(TrialClips(trial, data_uri(next(iter(shown.values())).goal[None], ".png"), clips))
     return table
 
 
@@ -153,31 +229,3 @@ def verdict(film: Film, unit: str) -> str:
     if reached[-HOLD_STEPS:].all():
         return f"reached at step {first}, there at the end"
     return f"reached at step {first}, did not stay; {film.error[-1]:.2g} {unit} away at the end"
-
-
-def animation(film: Film) -> str:
-    """Framed copies: grey on the way, green while the goal is reached."""
-    framed = np.stack(
-        [_frame(frame, bool(film.reached[step])) for frame, step in zip(film.frames, film.steps, strict=True)]
-    )
-    return _data_uri(np.concatenate([framed, np.repeat(framed[-1:], PAUSE_FRAMES, axis=0)]), ".webp")
-
-
-def _frame(frame: np.ndarray, reached: bool) -> np.ndarray:
-    framed = np.empty((frame.shape[0] + 2 * BORDER_PX, frame.shape[1] + 2 * BORDER_PX, 3), np.uint8)
-    framed[:] = REACHED if reached else ON_ITS_WAY
-    framed[BORDER_PX:-BORDER_PX, BORDER_PX:-BORDER_PX] = frame
-    return framed
-
-
-def _data_uri(frames: np.ndarray, extension: str) -> str:
-    import imageio.v3 as imageio
-
-    options: dict[str, Any] = {"duration": FRAME_MS, "loop": 0, "quality": 80} if extension == ".webp" else {}
-    image = frames if len(frames) > 1 else frames[0]
-    encoded = imageio.imwrite("<bytes>", image, extension=extension, plugin="pillow", **options)
-    return f"data:image/{extension[1:]};base64,{base64.b64encode(encoded).decode()}"
-
-
-def _hex(colour: tuple[int, int, int]) -> str:
-    return "#" + "".join(f"{part:02x}" for part in colour)

@@ -48,12 +48,16 @@ class MethodRow:
 class Evaluation:
     task: str
     title: str  # protocol, offset, budget
+    offset: int  # actions from start to goal in the data
+    protocol: str
     manifest: str  # digest
     seed: int
     methods: list[MethodRow]
     settings: dict[str, Any]
     fingerprint: dict[str, Any]
     caveats: list[str]  # what a reader must know before comparing
+    command: str  # that made it; empty if it was not a command
+    provenance: dict[str, Any]
 
 
 def read_evaluation(folder: Path, summary_name: str = "summary.json") -> Evaluation:
@@ -73,12 +77,16 @@ def read_evaluation(folder: Path, summary_name: str = "summary.json") -> Evaluat
     return Evaluation(
         task=manifest["task"],
         title=f"{manifest['protocol']}, goals {manifest['offset']} actions ahead, budget {manifest['budget']}",
+        offset=manifest["offset"],
+        protocol=manifest["protocol"],
         manifest=summary["manifest"],
         seed=manifest["seed"],
         methods=methods,
         settings=summary["settings"],
         fingerprint=summary["fingerprint"],
         caveats=caveats,
+        command=summary.get("command", ""),
+        provenance=summary.get("provenance", {}),
     )
 
 

@@ -94,6 +94,12 @@ class RestlessOracle:
         return np.clip(action + self.rng.normal(size=5) * spread, -1.0, 1.0)
 
 
+def away(state: Array, number: int) -> Array:
+    moved = state.copy()
+    moved[BLOCK] += [0.0, 0.0, -2.0]  # below the floor
+    return moved
+
+
 TASK = Task(
     name="cube",
     title="Cube",
@@ -111,4 +117,5 @@ TASK = Task(
     probe_unit="m",
     probe=lambda state: state[..., BLOCK],
     behaviour=RestlessOracle,
+    away=away,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .spec import Array, Simulator, SmoothNoise, Task, held, wrapped
+from .spec import Array, Simulator, SmoothNoise, Task, farthest_corner, held, wrapped
 
 ACTION_PX = 100.0  # a unit action asks for a point this far from the agent
 SUCCESS_PX, SUCCESS_RAD = 20.0, np.pi / 9
@@ -135,6 +135,13 @@ class Pusher:
         return way * min(1.0, self.walk_px / max(distance, 1e-9))
 
 
+def away(state: Array, number: int) -> Array:
+    moved = state.copy()
+    moved[:2] = farthest_corner(state[:2], *TABLE_PX, number)
+    moved[2:4] = farthest_corner(state[2:4], 120.0, 392.0, number)
+    return moved
+
+
 TASK = Task(
     name="pusht",
     title="PushT",
@@ -151,4 +158,6 @@ TASK = Task(
     probe_unit="px of 512, unitless for sine and cosine",
     probe=probe,
     behaviour=Pusher,
+    away=away,
+    plan_view=lambda states: np.stack([states[:, :2], states[:, 2:4]], axis=1) / 512.0,
 )

@@ -77,6 +77,10 @@ class ReachAndSway:
         return np.clip(torque + self.noise_level * self.noise.draw(), -1.0, 1.0)
 
 
+def away(state: Array, number: int) -> Array:
+    return state + np.pi / (1 + number) * np.eye(len(state))[0]  # the whole arm, turned at its shoulder
+
+
 TASK = Task(
     name="reacher",
     title="Reacher",
@@ -93,4 +97,5 @@ TASK = Task(
     probe_unit="unitless",
     probe=probe,
     behaviour=ReachAndSway,
+    away=away,
 )

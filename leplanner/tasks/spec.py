@@ -58,6 +58,8 @@ class Task:
     probe_unit: str
     probe: Callable[[Array], Array]  # (..., S) -> (..., len(probe_names)); what a frame shows of the state
     behaviour: Callable[[Simulator, np.random.Generator], Behaviour]
+    away: Callable[[Array, int], Array]  # a goal state with all that is judged put elsewhere; two places, 0 and 1
+    plan_view: Callable[[Array], Array] | None = None  # (T, S) -> (T, P, 2): where things are, as shares of the frame
     action_low: float = -1.0
     action_high: float = 1.0
 
@@ -65,6 +67,12 @@ class Task:
 def held(verdicts: Array, steps: int) -> bool:
     """Whether any `steps` neighbouring verdicts are all true."""
     return any(verdicts[i : i + steps].all() for i in range(len(verdicts) - steps + 1))
+
+
+def farthest_corner(place: Array, low: float, high: float, number: int) -> Array:
+    """Of a square's corners, the one farthest from a place, or the next."""
+    corners = np.array([[low, low], [low, high], [high, low], [high, high]])
+    return corners[np.argsort(-np.linalg.norm(corners - place, axis=1), kind="stable")[number]]
 
 
 def wrapped(angle: Array) -> Array:

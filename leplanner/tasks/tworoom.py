@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .spec import Array, Simulator, SmoothNoise, Task
+from .spec import Array, Simulator, SmoothNoise, Task, farthest_corner
 
 WALL_X, DOOR_Y = 112.0, 49.0
 SPEED_PX = 5.0  # how far a unit action moves the dot
@@ -75,6 +75,10 @@ class ThroughTheDoor:
         return np.array([WALL_X + goal_side * (WALL_HALF_PX + 5.0), DOOR_Y])
 
 
+def away(state: Array, number: int) -> Array:
+    return farthest_corner(state, *FREE_PX, number)
+
+
 TASK = Task(
     name="tworoom",
     title="TwoRoom",
@@ -91,4 +95,6 @@ TASK = Task(
     probe_unit="px of 224",
     probe=lambda state: state[..., :2],
     behaviour=ThroughTheDoor,
+    away=away,
+    plan_view=lambda states: states[:, None, :2] / 224.0,
 )
