@@ -27,16 +27,18 @@ class DecoderConfig:
     latent: int
     frame_size: int
     patch: int = 8
+    waves: int = 48  # projections of a latent whose sines and cosines are taken
+    frequencies: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0)
     width: int = 256  # of what all patches share
-    answer: int = 96  # numbers that a patch is drawn from
+    answer: int = 64  # numbers that a patch is drawn from
 
 
 @dataclass(frozen=True)
 class DecoderTrainConfig:
     frames: int = 60_000  # of training episodes, at most
-    steps: int = 3000
+    steps: int = 6000
     batch: int = 64
-    learning_rate: float = 1e-3
+    learning_rate: float = 1.5e-3
     weight_decay: float = 1e-4
     warmup_share: float | None = 0.05
     clip: float = 1.0
@@ -48,8 +50,11 @@ class DecoderTrainConfig:
 
 
 class PatchDecoder(nn.Module):
-    """Every patch of a frame has learned queries of its own; one network draws a patch from the latent's answers to them. What
-    is learned is the difference to the mean frame."""
+    """Every patch of a frame has learned queries of its own; one network draws a patch from the latent's answers to them. What is
+    learned is the difference to the mean frame.
+
+    An edge is a sudden function of where a thing is, and latents hold that smoothly: their sines and cosines make edges easy.
+    """
 
     def __init__(self, config: DecoderConfig):
         super().__init__()
@@ -57,15 +62,12 @@ class PatchDecoder(nn.Module):
         if c.frame_size % c.patch:
             raise ValueError(f"Patches of {c.patch} px do not divide a frame of {c.frame_size} px.")
         self.side = c.frame_size // c.patch
-        self.shared = nn.Sequential(
-            nn.Linear(c.latent, 2 * c.width),
-            nn.GELU(),
-            nn.Linear(2 * c.width, c.width),
-            nn.LayerNorm(c.width),
-            nn.GELU(),
-        )
-        self.queries = nn.Parameter(torch.randn(self.side**2, c.width, c.answer) / c.width**0.5)
-        self.bias = nn.Parameter(torch.zeros(self.side**2, c.answer))
+        self.project = nn.Linear(c.latent, c.waves)
+        features = c.latent + 2 * c.waves * len(c.frequencies)
+        self.shared = nn.Sequential(nn.Linear(features, c.width), nn.GELU())
+        asked = features + c.width
+        self.queries = nn.Parameter(torch.randn(asked, self.side**2 * c.answer) / asked**0.5)
+        self.bias = nn.Parameter(torch.zeros(self.side**2 * c.answer))
         self.draw = nn.Sequential(
             nn.GELU(), nn.Linear(c.answer, 3 * c.answer), nn.GELU(), nn.Linear(3 * c.answer, c.patch**2 * 3)
         )
@@ -74,9 +76,11 @@ class PatchDecoder(nn.Module):
     def forward(self, latents: Tensor) -> Tensor:
         """(B, D) -> (B, S, S, 3), where 0..1 is black to white."""
         c, batch = self.config, len(latents)
-        asked = self.queries.transpose(0, 1).reshape(c.width, -1)  # one large product for all patches
-        answers = (self.shared(latents) @ asked).view(batch, -1, c.answer) + self.bias
-        grid = self.draw(answers).view(batch, self.side, self.side, c.patch, c.patch, 3).transpose(2, 3)
+        angles = torch.cat([frequency * self.project(latents) for frequency in c.frequencies], dim=-1)
+        features = torch.cat([latents, angles.sin(), angles.cos()], dim=-1)
+        answers = torch.cat([features, self.shared(features)], dim=-1) @ self.queries + self.bias
+        patches = self.draw(answers.view(batch, self.side**2, c.answer))
+        grid = patches.view(batch, self.side, self.side, c.patch, c.patch, 3).transpose(2, 3)
         return grid.reshape(batch, c.frame_size, c.frame_size, 3) + self.mean
 
     @torch.no_grad()
@@ -228,6 +232,7 @@ def load_decoder(folder: Path, world: World | None = None) -> Decoder:
             f"The decoder at {folder} reads another encoder's latents ({config['encoder_digest'][:12]}, this world's is "
             f"{world.encoder_digest[:12]}). Train one for this world: leplanner decoder TASK --out DIR"
         )
-    model = PatchDecoder(DecoderConfig(**config["decoder"]))
+    shape = config["decoder"] | {"frequencies": tuple(config["decoder"]["frequencies"])}
+    model = PatchDecoder(DecoderConfig(**shape))
     load_strictly(model, read_safetensors(folder / "decoder.safetensors"), str(folder))
     return Decoder(model.eval().requires_grad_(False), config["encoder_digest"], config["fidelity"])
