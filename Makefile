@@ -1,9 +1,9 @@
-# make test | test-slow | demo | check | clean — each makes its own environment in .venv first
+# make test | test-slow | demo | check | docs | clean — each makes its own environment in .venv first
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: install system test test-slow demo check format clean
+.PHONY: install system browser test test-slow demo check docs format clean
 
 install: $(STAMP)
 
@@ -18,7 +18,11 @@ $(STAMP): pyproject.toml constraints.txt
 system:
 	@sh scripts/system-libraries.sh
 
-test: install system
+# a Chromium for the report's test, which is skipped without one
+browser:
+	@sh scripts/browser.sh
+
+test: install system browser
 	$(BIN)/python -m pytest -m "not slow"
 
 test-slow: install system
@@ -27,11 +31,14 @@ test-slow: install system
 demo: install system
 	$(BIN)/leplanner demo
 
-check: install system
+check: install system browser docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/python -m pytest -m "not slow"
+
+docs: install
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
 
 format: install
 	$(BIN)/ruff check --fix .

@@ -106,6 +106,8 @@ def collect(
     file of the same task whose episodes come first."""
     wanted: dict[str, Any] = dataclasses.asdict(config) | (player.identity() if player else {})
     folder = out.with_name(out.name + ".parts")
+    if onto is not None:
+        _check_continues(onto, config)
     if out.exists():
         _check_same(out, wanted)
         shutil.rmtree(folder, ignore_errors=True)
@@ -158,10 +160,7 @@ COLUMNS = ("pixels", "action", "state", "ep_len", "ep_offset", "episode_idx", "s
 
 
 def _merge(config: CollectConfig, wanted: dict[str, Any], parts: list[Path], out: Path, onto: Path | None) -> None:
-    from ..tasks.swm_simulator import Visuals
-
     task = get_task(config.task)
-    visuals = dataclasses.asdict(Visuals.native() if config.native_visuals else Visuals())
     frame, block = (config.size, config.size, 3), config.every * task.action_dim
     with atomic_path(out) as temporary, h5py.File(temporary, "w", libver="latest") as file:
         pixels = file.create_dataset("pixels", (0, *frame), np.uint8, chunks=(1, *frame), maxshape=(None, *frame))
@@ -170,7 +169,7 @@ def _merge(config: CollectConfig, wanted: dict[str, Any], parts: list[Path], out
         for name in COLUMNS[3:]:
             file.create_dataset(name, (0,), np.int32 if name == "ep_len" else np.int64, maxshape=(None,))
         if onto is not None:
-            _copy_episodes(onto, file, config.every, visuals)
+            _copy_episodes(onto, file)
         first = int(file["episode_idx"][-1]) + 1 if onto is not None else 0
         rows_an_episode = config.steps // config.every + 1
         for path in parts:
@@ -186,7 +185,7 @@ def _merge(config: CollectConfig, wanted: dict[str, Any], parts: list[Path], out
         finite = file["action"][:].reshape(-1, task.action_dim)
         finite = finite[np.isfinite(finite).all(axis=1)].astype(np.float64)
         file.attrs["steps_per_row"] = config.every
-        about = {"config": wanted, "visuals": visuals, "provenance": provenance()}
+        about = {"config": wanted, "visuals": _visuals(config), "provenance": provenance()}
         about |= {"action_mean": finite.mean(axis=0).tolist(), "action_std": finite.std(axis=0).tolist()}
         file.attrs["leplanner"] = json.dumps(about)
 
@@ -198,17 +197,32 @@ def _append(file: Any, columns: dict[str, Array]) -> None:
         file[name][start:] = values
 
 
-def _copy_episodes(source: Path, file: Any, every: int, visuals: dict[str, Any], rows: int = 4096) -> None:
-    """All of another file of ours, drawn alike."""
+def _copy_episodes(source: Path, file: Any, rows: int = 4096) -> None:
     with h5py.File(source, "r") as other:
-        found = (other.attrs.get("steps_per_row"), json.loads(other.attrs.get("leplanner", "{}")).get("visuals"))
-        if found != (every, visuals) or any(
-            name not in other or other[name].shape[1:] != file[name].shape[1:] for name in COLUMNS
-        ):
-            raise ValueError(
-                f"{source} cannot be continued: its rows, frames or drawing differ from what is collected (a row every "
-                f"{found[0]} actions, drawn with {found[1]}; asked for {every}, {visuals}). Collect a file with these settings."
-            )
         for name in COLUMNS:
             for start in range(0, len(other[name]), rows):
                 _append(file, {name: other[name][start : start + rows]})
+
+
+def _check_continues(source: Path, config: CollectConfig) -> None:
+    """Whether what will be collected fits behind what a file holds: said before hours of collecting, not after."""
+    task = get_task(config.task)
+    wanted = {
+        "pixels": (config.size, config.size, 3),
+        "action": (config.every * task.action_dim,),
+        "state": (task.state_dim,),
+        "steps_per_row": config.every,
+        "visuals": _visuals(config),
+    }
+    with h5py.File(source, "r") as file:
+        found: dict[str, Any] = {name: file[name].shape[1:] if name in file else None for name in COLUMNS[:3]}
+        found["steps_per_row"] = file.attrs.get("steps_per_row")
+        found["visuals"] = json.loads(file.attrs.get("leplanner", "{}")).get("visuals")
+    if found != wanted:
+        raise ValueError(f"{source} cannot be continued: it holds {found}, and {wanted} would be added to it.")
+
+
+def _visuals(config: CollectConfig) -> dict[str, Any]:
+    from ..tasks.swm_simulator import Visuals
+
+    return dataclasses.asdict(Visuals.native() if config.native_visuals else Visuals())

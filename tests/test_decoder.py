@@ -1,0 +1,133 @@
+"""The decoder probe: honest measures, no part in acting."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from leplanner.cli.main import main
+from leplanner.diagnostics.decoder import (
+    DecoderConfig,
+    DecoderTrainConfig,
+    PatchDecoder,
+    load_decoder,
+    ssim,
+    train_decoder,
+)
+from leplanner.diagnostics.panels import draw_films, panel
+from leplanner.evaluation.manifest import draw_manifest
+from leplanner.planner.planner import save_bundle
+from leplanner.tasks import TASKS
+from leplanner.world.world import World
+
+CONFIG = DecoderTrainConfig(steps=150, batch=32, validate_every=75, learning_rate=3e-3)
+
+
+@pytest.fixture(scope="module")
+def trained(tiny_world, tworoom, tmp_path_factory):
+    out = tmp_path_factory.mktemp("decoder")
+    shape = DecoderConfig(tiny_world.spec.model.latent, 32)
+    return train_decoder(tiny_world, tworoom, shape, CONFIG, out, "cpu"), out
+
+
+def test_ssim_has_its_closed_forms():
+    rng = np.random.default_rng(0)
+    noise = rng.random((24, 24, 3))
+    assert ssim(noise, noise) == pytest.approx(1.0)
+    for a, b in ((0.2, 0.7), (0.0, 1.0)):
+        flat = np.full((24, 24, 3), a), np.full((24, 24, 3), b)
+        assert ssim(*flat) == pytest.approx((2 * a * b + 1e-4) / (a * a + b * b + 1e-4), abs=1e-9)
+    assert ssim(noise, 1 - noise) < 0
+
+
+def test_patches_stand_where_they_belong():
+    model = PatchDecoder(DecoderConfig(latent=4, frame_size=16, patch=8))
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            weight.zero_()
+        model.draw[-1].bias.copy_(torch.arange(192.0))  # a patch whose numbers name their pixels
+    drawn = model(torch.zeros(1, 4))[0]
+    wanted = torch.arange(192.0).view(8, 8, 3)
+    for top in (0, 8):
+        for left in (0, 8):
+            assert torch.equal(drawn[top : top + 8, left : left + 8], wanted)
+    with pytest.raises(ValueError, match="do not divide"):
+        PatchDecoder(DecoderConfig(latent=4, frame_size=20))
+
+
+def test_it_draws_nearer_than_the_mean_frame(trained):
+    decoder, _ = trained
+    found = decoder.fidelity
+    assert found["ratio"] > 1.1
+    assert found["psnr"] == pytest.approx(-10 * np.log10(found["mse"]))
+    assert found["ratio"] == pytest.approx(found["mean_image_mse"] / found["mse"])
+
+
+def test_it_is_saved_whole_and_belongs_to_an_encoder(trained, tiny_world):
+    decoder, out = trained
+    again = load_decoder(out, tiny_world)
+    latents = torch.randn(3, tiny_world.spec.model.latent)
+    np.testing.assert_array_equal(again.model.frames(latents), decoder.model.frames(latents))
+    other = World(type(tiny_world.model)(tiny_world.spec.model), tiny_world.spec)
+    with pytest.raises(ValueError, match="another encoder"):
+        load_decoder(out, other)
+    with pytest.raises(ValueError, match="No decoder"):
+        load_decoder(out / "nowhere")
+
+
+def test_a_stopped_training_continues_to_the_same_weights(trained, tiny_world, tworoom, tmp_path):
+    decoder, out = trained
+    shape = DecoderConfig(tiny_world.spec.model.latent, 32)
+    train_decoder(tiny_world, tworoom, shape, CONFIG, tmp_path, "cpu", stop_after=60)
+    assert not (tmp_path / "config.json").exists()
+    again = train_decoder(tiny_world, tworoom, shape, CONFIG, tmp_path, "cpu")
+    for one, two in zip(decoder.model.parameters(), again.model.parameters(), strict=True):
+        torch.testing.assert_close(one, two, rtol=0, atol=0)
+    with pytest.raises(ValueError, match="did not make"):
+        train_decoder(tiny_world, tworoom, shape, dataclasses.replace(CONFIG, seed=1), out, "cpu")
+
+
+def test_a_panel_compares_what_was_imagined_with_what_happened(trained, tiny_planner, tworoom, simulators):
+    decoder, _ = trained
+    sim = simulators("tworoom")
+    trial = draw_manifest(TASKS["tworoom"], tworoom, 1, 0, simulator=lambda: sim).trials[0]
+    shown = panel(tiny_planner, decoder, sim, trial)
+    sim.set_state(np.array(trial.goal_state))
+    np.testing.assert_array_equal(shown.goal, sim.render(32))
+    real = tiny_planner.world.encode(shown.actual)
+    np.testing.assert_array_equal(shown.reencoded, decoder.model.frames(real))
+    assert shown.imagined.shape == shown.actual.shape == (5, 32, 32, 3)
+    assert shown.terminal.shape == (4, 32, 32, 3)
+    assert shown.drift.shape == (5,)
+    np.testing.assert_array_equal(shown.terminal[-1], shown.imagined[-1])
+
+
+def test_the_verbs_draw_films_and_panels(
+    trained, tiny_planner, tworoom_file, tiny_cache, tmp_path, monkeypatch, capsys
+):
+    _, out = trained
+    monkeypatch.chdir(tmp_path)
+    save_bundle(tiny_planner, tmp_path / "bundle")
+    data = ["--bundle", str(tmp_path / "bundle"), "--data", str(tworoom_file)]
+    assert main(["decoder", "tworoom", *data, "--scale", "tiny", "--steps", "20"]) == 0
+    assert "times), PSNR" in capsys.readouterr().out
+    evaluate = [
+        "evaluate",
+        "tworoom",
+        *data,
+        "--trials",
+        "1",
+        "--films",
+        "1",
+        "--methods",
+        "leplanner",
+        "--replan",
+        "1",
+    ]
+    assert main([*evaluate, "--out", "evaluation", "--workers", "1"]) == 0
+    assert draw_films(tmp_path / "evaluation", load_decoder(out)) == 1
+    with np.load(next((tmp_path / "evaluation" / "imagined").iterdir())) as drawn:
+        assert drawn["frames"].shape == (10, 5, 32, 32, 3)

@@ -1,0 +1,89 @@
+"""Practice: what the planner really did, added to what the data holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from leplanner.cli.main import main
+from leplanner.control.practice import Practice
+from leplanner.data.collect import CollectConfig, collect
+from leplanner.data.episodes import is_validation, open_episodes
+from leplanner.planner.planner import save_bundle
+from leplanner.tasks import TASKS
+
+CONFIG = CollectConfig("tworoom", episodes=10, steps=20, size=32, seed=5)
+
+
+@pytest.fixture(scope="module")
+def player(tiny_planner, tworoom_file, tmp_path_factory):
+    bundle = tmp_path_factory.mktemp("bundle")
+    save_bundle(tiny_planner, bundle)
+    return Practice(bundle, tworoom_file)
+
+
+@pytest.fixture(scope="module")
+def practised(player, tworoom_file, tmp_path_factory):
+    out = tmp_path_factory.mktemp("practice") / "practised.h5"
+    return collect(CONFIG, out, workers=2, player=player, onto=tworoom_file)
+
+
+def test_the_data_comes_first_and_keeps_its_sides(practised, tworoom):
+    joined = open_episodes(practised, TASKS["tworoom"])
+    rows = tworoom.rows
+    np.testing.assert_array_equal(joined.frames[:rows], tworoom.frames)
+    np.testing.assert_array_equal(joined.actions[:rows], tworoom.actions)
+    np.testing.assert_array_equal(joined.ids[:20], tworoom.ids)
+    np.testing.assert_array_equal(joined.ids[20:], np.arange(20, 30))
+    assert joined.lengths[20:].tolist() == [5] * 10
+    assert joined.rows == rows + 50
+
+
+def test_practice_starts_where_training_episodes_were_and_records_what_was_done(practised, tworoom, simulators):
+    joined, sim = open_episodes(practised, TASKS["tworoom"]), simulators("tworoom")
+    held_out = is_validation(tworoom.ids)
+    states = tworoom.states.reshape(20, 9, 2)[~held_out, :8].reshape(-1, 2)  # rows with a block after them
+    for start in joined.starts[20:]:
+        assert (joined.states[start] == states).all(axis=1).any()
+        sim.set_state(joined.states[start])
+        for row in range(start, start + 4):
+            for action in joined.actions[row]:
+                sim.step(action)
+            np.testing.assert_array_equal(sim.state(), joined.states[row + 1])
+
+
+def test_practice_is_a_function_of_seed_and_planner(player, practised, tworoom_file, tmp_path):
+    again = collect(CONFIG, tmp_path / "again.h5", workers=1, player=player, onto=tworoom_file)
+    one, two = (open_episodes(path, TASKS["tworoom"]) for path in (practised, again))
+    assert one.digest == two.digest
+    with pytest.raises(ValueError, match="was made otherwise"):
+        collect(CONFIG, again, player=replace(player, farthest=2), onto=tworoom_file)
+    with pytest.raises(ValueError, match="cannot be continued"):
+        collect(replace(CONFIG, size=24), tmp_path / "small.h5", workers=1, player=player, onto=tworoom_file)
+    assert not (tmp_path / "small.h5").exists()
+
+
+def test_noise_is_seen_by_the_controller(player, tiny_planner, simulators):
+    """What a controller remembers of the past is what was executed, noise included."""
+    loud = replace(player, noisy_share=1.0, noise=3.0)
+    sim = simulators("tworoom")
+    controller = loud.begin(sim, np.random.default_rng(0))
+    done = []
+    for _ in range(5):
+        frame = sim.render(32) if controller.needs_frame else None
+        done.append(controller.act(frame))
+        sim.step(done[-1])
+    assert np.abs(done).max() <= 1.0
+    remembered = controller.past[0].numpy()[0]
+    standardised = tiny_planner.world.spec.action_scale.standardise(np.stack(done)).reshape(-1)
+    np.testing.assert_allclose(remembered, standardised, rtol=1e-6)
+
+
+def test_the_verb_and_a_planner_that_starts_from_another(player, tworoom_file, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["practice", "tworoom", "--scale", "tiny", "--planner", str(player.bundle), "--data", str(tworoom_file)]
+    assert main([*words, "--episodes", "2", "--steps", "10", "--workers", "1"]) == 0
+    assert "2 episodes of 10 actions added" in capsys.readouterr().out
+    assert main(["practice", "tworoom", "--planner", "nowhere", "--data", str(tworoom_file)]) == 1
