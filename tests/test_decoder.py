@@ -46,7 +46,7 @@ def test_ssim_has_its_closed_forms():
 def test_patches_stand_where_they_belong():
     model = PatchDecoder(DecoderConfig(latent=4, frame_size=16, patch=8))
     with torch.no_grad():
-        for name, weight in model.named_parameters():
+        for weight in model.parameters():
             weight.zero_()
         model.draw[-1].bias.copy_(torch.arange(192.0))  # a patch whose numbers name their pixels
     drawn = model(torch.zeros(1, 4))[0]
@@ -93,7 +93,7 @@ def test_a_stopped_training_continues_to_the_same_weights(trained, tiny_world, t
 def test_a_panel_compares_what_was_imagined_with_what_happened(trained, tiny_planner, tworoom, simulators):
     decoder, _ = trained
     sim = simulators("tworoom")
-    trial = draw_manifest(TASKS["tworoom"], tworoom, 1, 0, simulator=lambda: sim).trials[0]
+    trial = draw_manifest(TASKS["tworoom"], tworoom, 1, 0, "official").trials[0]
     shown = panel(tiny_planner, decoder, sim, trial)
     sim.set_state(np.array(trial.goal_state))
     np.testing.assert_array_equal(shown.goal, sim.render(32))

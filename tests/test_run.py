@@ -13,10 +13,11 @@ import pytest
 import leplanner as lp
 from leplanner.artifacts import read_json
 from leplanner.cli.main import main
-from leplanner.evaluation.films import Film, film_path, load_film
+from leplanner.evaluation.films import Film, Thoughts, film_path, load_film
 from leplanner.report.bundle import make_bundle
 from leplanner.report.card import Making
-from leplanner.report.page import animation, verdict, write_page
+from leplanner.report.page import verdict, write_page
+from leplanner.report.pictures import animation
 from leplanner.world.encoders import ViTConfig
 from leplanner.world.lewm import LeWM, LeWMConfig
 from leplanner.world.release import export_release
@@ -143,8 +144,9 @@ def test_the_page_has_every_number_and_film(finished):
     summary = read_json(base / "bundle" / "evaluation.json")
     for line in table_lines(summary):
         assert "".join(f"<td>{cell}</td>" for cell in line) in page
-    assert page.count("data:image/webp") == 3 * len(summary["methods"])
-    assert page.count("data:image/png") == 3
+    filmed = 3 * len(summary["methods"])
+    assert page.count("data:image/webp") == 2 * filmed  # a film, and its frames for the browser
+    assert page.count("data:image/png") == 3 + filmed  # a goal for each trial, and for each film in the browser
     assert not re.search(r'(src|href)="(?!data:|#)', page)  # nothing from elsewhere
     with pytest.raises(ValueError, match=r"summary\.json"):
         write_page([base], base / "nothing.html")
@@ -166,7 +168,8 @@ def test_a_page_says_what_makes_a_comparison_uneven(finished, tmp_path):
 def test_a_border_is_drawn_on_copies_and_says_when_the_goal_is_reached():
     frames = np.zeros((3, 16, 16, 3), np.uint8)
     reached = np.array([False, True, False, False, False])
-    film = Film(frames, np.array([0, 2, 4]), frames[0], reached, np.array([9.0, 1.0, 3.0, 4.0, 5.0]))
+    seen, error = (frames, np.array([0, 2, 4]), frames[0], np.eye(16, dtype=bool)), np.array([9.0, 1.0, 3.0, 4.0, 5.0])
+    film = Film(*seen, reached, error, np.zeros((5, 2)), np.zeros(2), Thoughts.none())
     assert animation(film).startswith("data:image/webp;base64,")
     assert frames.sum() == 0
     assert verdict(film, "px") == "reached at step 1, did not stay; 5 px away at the end"

@@ -1,0 +1,233 @@
+"""The page: opened in a real browser, its numbers are those on disk; overlays never reach an encoder."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from leplanner.artifacts import read_json, read_lines
+from leplanner.evaluation.films import Film, Thoughts, load_film, save_film
+from leplanner.evaluation.manifest import draw_manifest, load_manifest, save_manifest
+from leplanner.evaluation.methods import METHODS, SEARCH
+from leplanner.evaluation.properties import PROPERTIES, families
+from leplanner.evaluation.runner import EvaluationConfig, evaluate
+from leplanner.evaluation.summary import plain, summarise
+from leplanner.planner.planner import save_bundle
+from leplanner.report.browser import browsable, outcome
+from leplanner.report.page import write_page
+from leplanner.report.pictures import TARGET, framed, outlined
+from leplanner.report.tables import read_evaluation
+from leplanner.tasks import TASKS
+
+TRIALS, FILMED = 6, 2
+
+
+@pytest.fixture(scope="module")
+def evaluated(tiny_planner, tworoom, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("evaluated")
+    save_bundle(tiny_planner, folder / "bundle")
+    manifest = draw_manifest(TASKS["tworoom"], tworoom, TRIALS, 1, "official")
+    save_manifest(manifest, folder / "manifest.json")
+    config = EvaluationConfig(("leplanner", "replay", "nothing"), (1,), seed=1, films=FILMED)
+    rows = evaluate(folder / "bundle", folder / "manifest.json", config, folder / "rows.jsonl", workers=2)
+    summary = plain(summarise(rows, "leplanner"), "tworoom", "leplanner", manifest.digest, config.settings, rows)
+    (folder / "summary.json").write_text(json.dumps(summary))
+    for path in (folder / "films").glob("leplanner-*"):
+        thoughts = load_film(path).thoughts
+        (folder / "imagined").mkdir(exist_ok=True)
+        frames = np.full((*thoughts.imagined.shape[:2], 32, 32, 3), 90, np.uint8)
+        np.savez(folder / "imagined" / path.name, frames=frames)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def opened(evaluated):
+    """The page in Chromium, and what its console said."""
+    chromium = next(
+        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+    )
+    if chromium is None:
+        pytest.skip("no Chromium here: sh scripts/browser.sh")
+    from playwright.sync_api import sync_playwright
+
+    page_file = write_page([evaluated], evaluated / "report.html")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page, said = browser.new_page(viewport={"width": 1100, "height": 800}), []
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: said.append(request.url) if request.url.startswith("http") else None)
+        page.goto(page_file.as_uri())
+        yield page, said
+        browser.close()
+
+
+def test_it_opens_in_a_browser_without_a_word(opened):
+    page, said = opened
+    assert page.locator("h2").first.inner_text() == "In short"
+    assert said == []
+
+
+def test_the_numbers_on_the_page_are_those_of_the_rows(opened, evaluated):
+    page, _ = opened
+    rows = read_lines(evaluated / "rows.jsonl")
+    for name, title in (("leplanner", "LePlanner"), ("replay", "replay of the data"), ("nothing", "do nothing")):
+        won = [row["success_any"] for row in rows if row["method"] == name]
+        held = [row["success_held"] for row in rows if row["method"] == name]
+        cells = page.locator("#s1 table tbody tr").filter(has=page.get_by_text(title, exact=True)).locator("td")
+        assert cells.nth(2).inner_text() == str(len(won))
+        assert cells.nth(3).inner_text().split()[0] == f"{100 * np.mean(won):.1f}"
+        assert cells.nth(5).inner_text().split()[0] == f"{100 * np.mean(held):.1f}"
+
+
+def test_filters_choose_rows(opened, evaluated):
+    page, _ = opened
+    rows = read_lines(evaluated / "rows.jsonl")
+    shown = page.locator("#rows tbody tr")
+    assert shown.count() == len(rows)
+    page.select_option("#f-method", label="replay of the data, m = 1")
+    assert shown.count() == TRIALS
+    page.select_option("#f-method", "")
+    page.select_option("#f-outcome", "missed")
+    missed = [row for row in rows if not row["success_any"]]
+    assert shown.count() == len(missed)
+    assert page.locator("#count").inner_text() == f"{len(missed)} trials, 0 reached"
+    page.select_option("#f-outcome", "")
+    page.select_option("#f-film", "1")
+    assert shown.count() == FILMED * 3
+    page.select_option("#f-film", "")
+
+
+def test_a_trial_plays_with_the_keyboard(opened):
+    page, said = opened
+    page.select_option("#f-film", "1")
+    page.locator("#rows button").first.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function("Number(document.getElementById('time').value) >= 3")
+    page.keyboard.press("Space")  # the focus is on pause
+    stopped = page.locator("#time").input_value()
+    page.wait_for_timeout(400)
+    assert page.locator("#time").input_value() == stopped
+    page.locator("#time").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#time").input_value() == str(int(stopped) + 1)
+    assert page.locator("#p-step").inner_text().startswith(f"step {2 * (int(stopped) + 1)}, ")
+    for canvas, colours in (("p-real", 3), ("p-curve", 2), ("p-imagined", 1)):
+        found = page.evaluate(
+            "id => { const c = document.getElementById(id);"
+            "const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data, s = new Set();"
+            "for (let i = 0; i < d.length; i += 4) s.add(d.slice(i, i + 4).join()); return s.size; }",
+            canvas,
+        )
+        assert found >= colours, canvas
+    page.select_option("#f-film", "")
+    assert said == []
+
+
+def test_it_fits_a_phone(opened):
+    page, _ = opened
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.set_viewport_size({"width": 1100, "height": 800})
+
+
+def test_the_browser_lists_every_row(evaluated):
+    listed = browsable(evaluated, read_evaluation(evaluated))
+    rows = read_lines(evaluated / "rows.jsonl")
+    assert len(listed) == len(rows) == 3 * TRIALS
+    assert sum(row["film"] is not None for row in listed) == 3 * FILMED
+    assert outcome({"success_any": True, "success_held": False}) == "left"
+
+
+def test_filming_changes_nothing_that_a_method_sees(tiny_planner, evaluated, simulators, monkeypatch):
+    """The frames that reach the encoder are the same bytes, filmed or not, and none carries the target's colour."""
+    from leplanner.evaluation.methods import make_method
+    from leplanner.evaluation.runner import run_trial
+
+    manifest = load_manifest(evaluated / "manifest.json")
+    seen: list[bytes] = []
+    encode = tiny_planner.world.encode
+
+    def watched(frames):
+        array = np.asarray(frames)
+        assert not (array == TARGET).all(axis=-1).any()
+        seen.append(array.tobytes())
+        return encode(frames)
+
+    monkeypatch.setattr(tiny_planner.world, "encode", watched)
+    trial = manifest.trials[0]
+    policy = make_method("leplanner", tiny_planner, None, manifest.budget)(trial)
+    looks = []
+    for filmed in (False, True):
+        seen.clear()
+        arguments = (TASKS["tworoom"], simulators("tworoom"), tiny_planner, policy, trial, manifest, 1)
+        outcome, film = run_trial(*arguments, EvaluationConfig(), filmed)
+        looks.append((list(seen), outcome["final_error"]))
+        assert (film is not None) == filmed
+    assert looks[0] == looks[1]
+
+
+def test_overlays_are_drawn_on_copies(evaluated):
+    film = load_film(next((evaluated / "films").glob("leplanner-*")))
+    before = {name: np.array(value) for name, value in vars(film).items() if name != "thoughts"}
+    assert (outlined(film.frames, film.target) == TARGET).all(axis=-1).any(axis=(1, 2)).all()
+    framed(film, mark_target=True)
+    for name, value in before.items():
+        np.testing.assert_array_equal(getattr(film, name), value)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_target_is_where_the_goal_shows_it(name, simulators):
+    from leplanner.evaluation.camera import Camera
+
+    task, sim = TASKS[name], simulators(name)
+    sim.start(np.random.default_rng(4))
+    target = Camera(task, sim, sim.state(), 10).target
+    assert 20 < target.sum() < 0.2 * target.size
+    if task.plan_view is not None:
+        (x, y) = task.plan_view(sim.state()[None])[0, 0]  # the agent was put away last
+        assert not target[int(y * 160), int(x * 160)]
+
+
+def test_films_are_kept_whole(evaluated, tmp_path):
+    path = next((evaluated / "films").glob("leplanner-*"))
+    film = load_film(path)
+    assert film.thoughts.distances.shape == (10, 4, 5)
+    assert film.thoughts.decided.tolist() == list(range(0, 50, 5))
+    save_film(film, tmp_path / "again.npz")
+    again = load_film(tmp_path / "again.npz")
+    np.testing.assert_array_equal(again.thoughts.imagined, film.thoughts.imagined)
+    np.savez(tmp_path / "old.npz", frames=film.frames)
+    with pytest.raises(ValueError, match="another version"):
+        load_film(tmp_path / "old.npz")
+    assert load_film(next((evaluated / "films").glob("nothing-*"))).thoughts.decided.size == 0
+    assert {field.name for field in dataclasses.fields(Film)} >= {"states", "goal_state", "target"}
+    assert Thoughts.none().distances.shape == (0, 0, 0)
+
+
+def test_the_capability_table_is_the_papers():
+    """Its Table 1, without TD-MPC2, which is not among our methods."""
+    printed = {
+        "CEM / MPPI / iCEM": "no yes yes yes yes no",
+        "Gradient optimisation": "no yes yes yes yes no",
+        "GCBC / GCIQL / GCIVL": "yes no no yes yes yes",
+        "GC-IDM": "yes no no no yes yes",
+        "LePlanner": "yes partly yes yes yes yes",
+    }
+    assert {one.family: " ".join(one.marks) for one in families()} == printed
+    assert set(PROPERTIES) == set(METHODS) - {"random", "nothing", "replay"}
+    assert {name for name, one in PROPERTIES.items() if one.no_online_search == "no"} == set(SEARCH)
+
+
+def test_commands_and_versions_stand_on_the_page(evaluated, tmp_path):
+    summary = read_json(evaluated / "summary.json") | {"command": "leplanner evaluate tworoom <b>"}
+    for name in ("manifest.json", "rows.jsonl"):
+        shutil.copyfile(evaluated / name, tmp_path / name)
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    page = write_page([tmp_path], tmp_path / "page.html").read_text()
+    assert "leplanner evaluate tworoom &lt;b&gt;" in page
+    assert summary["manifest"] in page
