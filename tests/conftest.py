@@ -59,7 +59,7 @@ def tiny_world(tworoom, tmp_path_factory):
 @pytest.fixture(scope="session")
 def tiny_cache(tiny_world, tworoom, tmp_path_factory):
     folder = tmp_path_factory.mktemp("latents")
-    return build_cache(tworoom, tiny_world.latents, tiny_world.spec.model.latent, tiny_world.digest, folder)
+    return build_cache(tworoom, tiny_world.latents, tiny_world.spec.model.latent, tiny_world.encoder_digest, folder)
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ from leplanner.world.world import save_world
 def made(tiny_world, tworoom, tworoom_file, tmp_path_factory):
     base = tmp_path_factory.mktemp("ablation")
     save_world(tiny_world, base / "world", {})
-    cache = build_cache(tworoom, tiny_world.latents, 32, tiny_world.digest, base / "latents")
+    cache = build_cache(tworoom, tiny_world.latents, 32, tiny_world.encoder_digest, base / "latents")
     train_density(tiny_world, cache, tiny("tworoom").density, base / "density")
     words = ["ablate", "tworoom", "--scale", "tiny", "--steps", "4", "--trials", "2", "--workers", "1"]
     words += ["--data", str(tworoom_file), "--out", str(base / "out")]

@@ -16,7 +16,7 @@ def make(world, episodes, folder, encode=None, **options):
         episodes,
         encode or world.latents,
         world.spec.model.latent,
-        world.digest,
+        world.encoder_digest,
         folder,
         batch=16,
         save_every=2,
@@ -37,8 +37,8 @@ def test_cache_equals_encoding(tiny_world, tworoom, tmp_path):
 
 def test_another_world_or_dataset_is_refused(tiny_world, tworoom, tmp_path):
     make(tiny_world, tworoom, tmp_path / "c")
-    with pytest.raises(ValueError, match="another world"):
-        open_cache(tmp_path / "c", world_digest="0" * 64)
+    with pytest.raises(ValueError, match="another encoder"):
+        open_cache(tmp_path / "c", encoder_digest="0" * 64)
     with pytest.raises(ValueError, match="another data"):
         make(tiny_world, replace(tworoom, digest="f" * 64), tmp_path / "c")
 
@@ -61,6 +61,27 @@ def test_a_killed_run_continues(tiny_world, tworoom, tmp_path):
     assert sum(later) == tworoom.rows - 4 * 16  # two saves of two batches were safe
     whole = make(tiny_world, tworoom, tmp_path / "undisturbed")
     assert np.array_equal(cache.latents, whole.latents)
+
+
+def test_what_a_shorter_cache_holds_is_not_encoded_again(tiny_world, tworoom, tmp_path):
+    cut = int(tworoom.starts[12])
+    parts = {name: getattr(tworoom, name)[:cut] for name in ("frames", "actions", "states")}
+    index = {name: getattr(tworoom, name)[:12] for name in ("starts", "lengths", "ids")}
+    short = make(tiny_world, replace(tworoom, **parts, **index, digest="short"), tmp_path / "short")
+    encoded = []
+    known = make(
+        tiny_world,
+        tworoom,
+        tmp_path / "long",
+        encode=lambda f: encoded.append(len(f)) or tiny_world.latents(f),
+        known=short,
+    )
+    assert sum(encoded) == tworoom.rows - cut
+    whole = make(tiny_world, tworoom, tmp_path / "whole")
+    assert np.allclose(known.latents, whole.latents, atol=2e-3)
+    moved = replace(tworoom, actions=tworoom.actions + 1)
+    with pytest.raises(ValueError, match="do not begin"):
+        make(tiny_world, moved, tmp_path / "other", known=short)
 
 
 def test_latents_beyond_fp16_are_an_error(tiny_world, tworoom, tmp_path):

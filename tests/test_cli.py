@@ -74,11 +74,11 @@ def test_the_pipeline_of_the_readme(tmp_path, monkeypatch, capsys):
     assert main(["world", "probe", "runs/tworoom/world", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert set(report["rmse"]) == {"agent_x", "agent_y"}
+    assert main(["cache", "tworoom"]) == 0
     assert main(["world", "refine", "tworoom", "--scale", "tiny", "--steps", "4"]) == 0
     refined = ["--world", "runs/tworoom/refined"]
-    assert main(["cache", "tworoom", *refined]) == 0
     world = load_world("runs/tworoom/refined")
-    cache = open_cache("runs/tworoom/latents", world.digest)
+    cache = open_cache("runs/tworoom/latents", world.encoder_digest)
     assert cache.latents.shape == (24 * 9, 32)
     assert main(["density", "tworoom", "--scale", "tiny", "--steps", "20", *refined]) == 0
     assert main(["train", "tworoom", "--scale", "tiny", "--steps", "20", *refined]) == 0

@@ -90,7 +90,7 @@ def test_about_five_percent_of_held_out_blocks_lie_above_the_threshold(tiny_worl
     latents = rng.normal(size=(episodes.rows, 32)).astype(np.float16)
     actions = 0.3 * np.tanh(latents[:, None, :2] + 0.5 * rng.normal(size=(episodes.rows, 5, 2)))
     episodes = replace(episodes, actions=actions.astype(np.float32))
-    cache = LatentCache(latents, episodes, tiny_world.digest, "synthetic")
+    cache = LatentCache(latents, episodes, tiny_world.encoder_digest, "synthetic")
     density = train_density(tiny_world, cache, replace(SETTINGS, steps=60), tmp_path, device="cpu")
     scores = held_out_scores(density.model, tiny_world.plan_windows(cache)[1], seed=7)
     assert np.mean(scores > density.threshold) == pytest.approx(0.05, abs=0.01)
@@ -121,9 +121,9 @@ def test_damage_and_other_folders_are_refused(tmp_path):
         load_density(tmp_path)
 
 
-def test_a_cache_of_another_world_is_refused(tiny_world, tiny_cache, tmp_path):
+def test_a_cache_of_another_encoder_is_refused(tiny_world, tiny_cache, tmp_path):
     other = LatentCache(tiny_cache.latents, tiny_cache.episodes, "0" * 64, tiny_cache.data_digest)
-    with pytest.raises(ValueError, match="made by another world"):
+    with pytest.raises(ValueError, match="made by another encoder"):
         train_density(tiny_world, other, SETTINGS, tmp_path)
     assert not any(tmp_path.iterdir())
 

@@ -97,7 +97,7 @@ def test_a_planner_that_does_what_the_data_did(tiny_planner, batch, monkeypatch)
 def test_diagnose_writes_its_tables(tiny_planner, tworoom, tworoom_file, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     world = tiny_planner.world
-    build_cache(tworoom, world.latents, world.spec.model.latent, world.digest, tmp_path / "latents")
+    build_cache(tworoom, world.latents, world.spec.model.latent, world.encoder_digest, tmp_path / "latents")
     save_bundle(tiny_planner, tmp_path / "bundle")
     arguments = ["diagnose", "tworoom", "--bundle", str(tmp_path / "bundle"), "--data", str(tworoom_file)]
     arguments += ["--latents", str(tmp_path / "latents"), "--problems", "16", "--trials", "2", "--depth", "4"]

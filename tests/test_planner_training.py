@@ -117,7 +117,7 @@ def test_mistakes_get_an_answer_and_nothing_is_overwritten(run, tiny_world, tiny
     with pytest.raises(ValueError, match="fitted for latent 4, the planner's world has 32"):
         train_planner(tiny_world, tiny_cache, wrong, TINY.planner_for(tiny_world.spec.model), SETTINGS, tmp_path / "a")
     episodes = synthetic_episodes(np.random.default_rng(0), lengths=(1,) * 40, steps_per_row=5)
-    empty = LatentCache(np.zeros((40, 32), np.float16), episodes, tiny_cache.world_digest, "synthetic")
+    empty = LatentCache(np.zeros((40, 32), np.float16), episodes, tiny_cache.encoder_digest, "synthetic")
     unpenalised = replace(SETTINGS, support_weight=0.0)
     with pytest.raises(ValueError, match="No planning sample fits"):
         train_planner(tiny_world, empty, None, TINY.planner_for(tiny_world.spec.model), unpenalised, tmp_path / "a")

@@ -179,3 +179,18 @@ def test_a_page_needs_no_torch():
     code = "import sys, leplanner.report.page, leplanner.report.card\nprint('torch' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert found.strip() == "False"
+
+
+@pytest.mark.slow
+def test_a_task_that_practises(tmp_path, capsys):
+    """A first planner plays, the world is refined on what it did, and the planner is trained again."""
+    words = ["run", "pusht", "--scale", "tiny", "--trials", "1", "--search-trials", "0", "--out", str(tmp_path)]
+    assert main(words) == 0
+    early, late = (read_json(tmp_path / name / "planner" / "config.json") for name in ("before-practice", "."))
+    assert late["provenance"]["inputs"]["start"]
+    assert late["digest"] != early["digest"]
+    card = (tmp_path / "bundle" / "README.md").read_text()
+    assert "Practice: 16 episodes of 50 actions" in card
+    assert "Planner, before practice: " in card
+    capsys.readouterr()
+    assert main(words) == 0  # everything is there

@@ -86,7 +86,7 @@ def train_baseline(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         model = make(*shape, settings)
-    inputs = {"world": cache.world_digest, "data": cache.data_digest}
+    inputs = {"world": world.digest, "data": cache.data_digest}
     run = digest_json([name, dataclasses.asdict(settings), dataclasses.asdict(config), inputs])
     learner = Learner(model, config, pick_device(device), run)
     fixed = draw_transitions(held_out, np.random.default_rng(0), 1024, settings.max_offset)

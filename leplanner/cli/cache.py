@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..data.cache import build_cache
+from ..data.cache import build_cache, open_cache
 from ..data.episodes import open_episodes
 from ..precision import pick_device
 from ..tasks import get_task
@@ -18,6 +18,7 @@ def cache(
     world: MaybePath = None,
     data: MaybePath = None,
     out: MaybePath = None,
+    known: MaybePath = None,
     batch: int = 256,
     device: str = "auto",
 ) -> None:
@@ -30,6 +31,7 @@ def cache(
         world: world folder (default: runs/TASK/refined, else runs/TASK/world).
         data: dataset (default: runs/TASK/data.h5).
         out: cache folder (default: runs/TASK/latents).
+        known: a cache of data with which these begin, e.g. of those before practice: only what is new is encoded.
         batch: frames encoded at once.
         device: auto, cpu, cuda, mps.
     """
@@ -44,8 +46,9 @@ def cache(
             episodes,
             frozen.latents,
             frozen.spec.model.latent,
-            frozen.digest,
+            frozen.encoder_digest,
             out,
+            open_cache(known) if known else None,
             batch,
             progress=update,
         )

@@ -52,8 +52,8 @@ def diagnose(
     Args:
         task: tworoom, pusht, reacher or cube.
         bundle: a shipped task's name, a bundle folder or a Hugging Face id (default: runs/TASK/planner, else the shipped one).
-        data: the dataset (default: runs/TASK/data.h5).
-        latents: its frames, encoded by the bundle's world: leplanner cache (default: runs/TASK/latents).
+        data: the dataset to draw trials from (default: runs/TASK/data.h5).
+        latents: frames encoded by the bundle's world, for problems in imagination: leplanner cache (default: runs/TASK/latents).
         out: folder for the tables (default: runs/TASK/diagnostics).
         decoder: what `leplanner decoder` made: also draw what the first trials imagine, to OUT/panels.npz (default:
             runs/TASK/decoder, if there is one).
@@ -71,7 +71,7 @@ def diagnose(
         raise ValueError(f"{chosen} is a bundle for {planner.world.spec.task}, not for {task}.")
     file = data or base / "data.h5"
     episodes = open_episodes(file, spec, in_memory=False)
-    cache = open_cache(latents or base / "latents", planner.world.digest, episodes.digest)
+    cache = open_cache(latents or base / "latents")
     _, held_out = planner.world.plan_windows(cache)
     batch = held_out.draw(np.random.default_rng(seed), problems, planner.model.config.horizon)
     found = decoder or (base / "decoder" if (base / "decoder" / "config.json").exists() else None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -17,11 +18,12 @@ from ..presets.scales import get_scale
 from ..report.bundle import make_bundle
 from ..report.card import Making
 from ..tasks import get_task
-from . import baselines, cache, collect, density, evaluate, report, train
+from . import baselines, cache, collect, density, evaluate, practice, report, train
 from . import world as worlds
 from .options import MaybePath, TaskName
 from .progress import console
 
+Stages = dict[str, Callable[[], object]]
 FILMED = 4  # trials of every method
 
 
@@ -35,7 +37,10 @@ def run(
     search_trials: int = 50,
     device: str = "auto",
 ) -> None:
-    """Everything for one task: collect, train the world, refine it, cache, density, planner, GC-IDM, evaluate, report.
+    """Everything for one task: collect, train the world, cache, refine it, density, planner, GC-IDM, evaluate, report.
+
+    PushT and Cube practise in between: a first planner plays, the world is refined on what its plans really did, and the planner
+    is trained again through it.
 
     A stage whose artifact is there is skipped; killed and started again it continues. The artifact of other settings is never
     overwritten: choose another --out, or delete that stage's folder. Ends with OUT/bundle, ready to load, with its model card.
@@ -62,31 +67,31 @@ def run(
     preset = get_scale(scale, task)
     base = out or Path("runs") / task
     file = data or base / "data.h5"
-    first, used = base / "world", base / "world"
-    stages: dict[str, Callable[[], object]] = {}
+    first, measured, rivals = base / "world", base / "evaluation" / "nontrivial-25-42", base / "baselines"
+    stages: Stages = {}
     if data is None:
         stages["collect"] = lambda: collect.collect(task, file, scale)
     if world is not None:
         stages["import world"] = lambda: _import_world(world, task, file, first)
     else:
         stages["train world"] = lambda: worlds.train(task, file, first, scale, device=device)
-        if preset.refine.steps:
-            used = base / "refined"
-            stages["refine world"] = lambda: worlds.refine(task, first, file, used, scale, device=device)
-    latents, supported, planner, rivals = (base / name for name in ("latents", "density", "planner", "baselines"))
-    measured = base / "evaluation" / "nontrivial-25-42"
-    parts = {"World": first, "Predictor refined": used, "Density": supported, "Planner": planner}
-    parts |= {"GC-IDM, for comparison": rivals / "gcidm"}
-    making = Making(
-        command=_command(task, scale, world, data, trials, search_trials),
-        scale=scale,
-        data=file,
-        stages={title: folder for title, folder in parts.items() if title != "Predictor refined" or used != first},
-    )
+    parts, practised = {"World": first}, None
+    refines = world is None and preset.refine.steps > 0
+    if world is None and preset.practice_episodes:
+        early, practised = base / "before-practice", base / "practised.h5"
+        learned = _learned(task, scale, device, first, file, early, refines)
+        stages |= learned.stages
+        stages["practice"] = lambda: practice.practice(task, early / "planner", file, practised, scale)
+        parts |= {f"{title}, before practice": folder for title, folder in learned.parts.items()}
+        learned = _learned(task, scale, device, learned.world, practised, base, refines, early)
+        stages |= {f"{name} again": stage for name, stage in learned.stages.items()}
+    else:
+        learned = _learned(task, scale, device, first, file, base, refines)
+        stages |= learned.stages
+    parts |= learned.parts | {"GC-IDM, for comparison": rivals / "gcidm"}
+    making = Making(_command(task, scale, world, data, trials, search_trials), scale, file, parts, practised)
+    planner, used, latents = base / "planner", learned.world, base / "latents"
     stages |= {
-        "cache": lambda: cache.cache(task, used, file, latents, device=device),
-        "density": lambda: density.density(task, used, latents, supported, scale, device=device),
-        "train planner": lambda: train.train(task, used, latents, supported, planner, scale=scale, device=device),
         "GC-IDM": lambda: baselines.baselines(task, "gcidm", used, latents, rivals, scale, device=device),
         "evaluate": lambda: _evaluate(task, planner, file, rivals, measured, trials, search_trials),
         "bundle": lambda: _bundle(task, planner, measured, file, making, base / "bundle"),
@@ -108,6 +113,33 @@ def run(
     table.add_row(*(f"{spent[name]:.1f}" for name in stages))
     console.print(table)
     console.print(f"bundle: {base / 'bundle'}   report: {base / 'report.html'}")
+
+
+@dataclass(frozen=True)
+class _Learned:
+    """The stages from a world and a dataset to a planner, and what they make."""
+
+    stages: Stages
+    parts: dict[str, Path]
+    world: Path
+
+
+def _learned(
+    task: str, scale: str, device: str, world: Path, file: Path, folder: Path, refines: bool, early: Path | None = None
+) -> _Learned:
+    """`early`: where the planner before practice, its latents and its world are."""
+    used = folder / "refined" if refines else world
+    latents, supported, planner = (folder / name for name in ("latents", "density", "planner"))
+    known, start = (early / "latents", early / "planner") if early else (None, None)
+    stages: Stages = {"cache": lambda: cache.cache(task, world, file, latents, known, device=device)}
+    if refines:
+        stages["refine world"] = lambda: worlds.refine(task, world, latents, used, scale, device=device)
+    stages |= {
+        "density": lambda: density.density(task, used, latents, supported, scale, device=device),
+        "train planner": lambda: train.train(task, used, latents, supported, planner, start, scale, device=device),
+    }
+    parts = ({"Predictor refined": used} if refines else {}) | {"Density": supported, "Planner": planner}
+    return _Learned(stages, parts, used)
 
 
 def _command(task: str, scale: str, world: str | None, data: Path | None, trials: int, search_trials: int) -> str:

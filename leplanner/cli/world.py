@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
+from ..data.cache import open_cache
 from ..data.episodes import action_statistics, open_episodes
 from ..learning import TrainProgress
 from ..presets.scales import get_scale
@@ -73,7 +74,7 @@ def train(
 def refine(
     task: TaskName,
     world: MaybePath = None,
-    data: MaybePath = None,
+    latents: MaybePath = None,
     out: MaybePath = None,
     scale: str = "compact",
     steps: ScaleInt = None,
@@ -91,7 +92,7 @@ def refine(
     Args:
         task: tworoom, pusht, reacher or cube.
         world: the world to start from (default: runs/TASK/world).
-        data: the dataset it was trained on (default: runs/TASK/data.h5).
+        latents: the dataset, encoded: leplanner cache (default: runs/TASK/latents).
         out: folder for the refined world (default: runs/TASK/refined).
         scale: paper, compact or tiny; sets the defaults of the options below.
         steps: training steps.
@@ -109,7 +110,7 @@ def refine(
         raise ValueError(f"The {scale} scale does not refine its worlds. Give --steps to refine one all the same.")
     base = Path("runs") / task
     out = out or base / "refined"
-    episodes = open_episodes(data or base / "data.h5", get_task(task))
+    cache = open_cache(latents or base / "latents")
     with bar(f"refine world {task}", "steps") as update:
 
         def show(progress: TrainProgress) -> None:
@@ -117,10 +118,7 @@ def refine(
             note = f"held-out error by block {' '.join(f'{error:.4f}' for error in errors)}" if errors else ""
             update(progress.step, progress.steps, note)
 
-        def encoding(done: int, total: int) -> None:
-            update(0, config.steps, f"encoding frames, {done}/{total}")
-
-        refined = refine_world(load_world(world or base / "world"), episodes, config, out, device, encoding, show)
+        refined = refine_world(load_world(world or base / "world"), cache, config, out, device, show)
     console.print(f"{out}  world {refined.digest[:12]}")
 
 

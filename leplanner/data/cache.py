@@ -1,7 +1,7 @@
 """The latent cache: a dataset encoded once to an fp16 array that is mapped, not loaded.
 
 The folder holds `latents.npy` (rows, D), `index.npz` (episodes, actions, states) and `config.json` with the
-digests of the world and of the data. While it is being made, `latents.npy.partial` grows and
+digests of the encoder and of the data: worlds that were refined from one another share an encoder, and so their cache. While it is being made, `latents.npy.partial` grows and
 `progress.json` says how far it is whole.
 """
 
@@ -21,7 +21,7 @@ from .episodes import Array, Episodes, read_frames
 class LatentCache:
     latents: Array = field(repr=False)  # (R, D) fp16, memory-mapped
     episodes: Episodes  # the same rows; its frames are empty
-    world_digest: str
+    encoder_digest: str
     data_digest: str
 
 
@@ -29,18 +29,20 @@ def build_cache(
     episodes: Episodes,
     encode: Callable[[Array], Array],  # uint8 (B, S, S, 3) -> (B, D)
     latent: int,
-    world_digest: str,
+    encoder_digest: str,
     folder: Path,
+    known: LatentCache | None = None,
     batch: int = 256,
     save_every: int = 16,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> LatentCache:
-    """Encode what is missing; a finished cache of the same world and data is returned as it is."""
+    """Encode what is missing; a finished cache of the same encoder and data is returned as it is. `known`: a cache of data with
+    which these begin, whose latents are taken over."""
     if (folder / "config.json").exists():
-        return open_cache(folder, world_digest, episodes.digest)
+        return open_cache(folder, encoder_digest, episodes.digest)
     folder.mkdir(parents=True, exist_ok=True)
     partial, progress_file = folder / "latents.npy.partial", folder / "progress.json"
-    identity = {"world_digest": world_digest, "data_digest": episodes.digest}
+    identity = {"encoder_digest": encoder_digest, "data_digest": episodes.digest}
     done = 0
     if not partial.exists() and (folder / "latents.npy").exists():  # killed just before its config was written
         (folder / "latents.npy").replace(partial)
@@ -51,8 +53,11 @@ def build_cache(
     if done:
         latents = np.lib.format.open_memmap(partial, mode="r+")
     else:
-        write_json(progress_file, {**identity, "rows": 0})  # before the file of another world is overwritten
+        write_json(progress_file, {**identity, "rows": 0})  # before the file of another encoder is overwritten
         latents = np.lib.format.open_memmap(partial, mode="w+", dtype=np.float16, shape=(episodes.rows, latent))
+        if known is not None:
+            done = len(_beginning(known, episodes, encoder_digest))
+            latents[:done] = known.latents
     progress(done, episodes.rows)
     while done < episodes.rows:
         stop = min(done + batch * save_every, episodes.rows)
@@ -77,12 +82,29 @@ def build_cache(
     partial.replace(folder / "latents.npy")
     config = {"kind": "leplanner latent cache", **identity, "rows": episodes.rows, "latent": latent}
     config |= {"steps_per_row": episodes.steps_per_row, "meta": episodes.meta}
-    write_json(folder / "config.json", {**config, "provenance": provenance(world=world_digest, data=episodes.digest)})
+    write_json(
+        folder / "config.json", {**config, "provenance": provenance(encoder=encoder_digest, data=episodes.digest)}
+    )
     progress_file.unlink()
-    return open_cache(folder, world_digest, episodes.digest)
+    return open_cache(folder, encoder_digest, episodes.digest)
 
 
-def open_cache(folder: str | Path, world_digest: str | None = None, data_digest: str | None = None) -> LatentCache:
+def _beginning(known: LatentCache, episodes: Episodes, encoder_digest: str) -> Array:
+    rows = len(known.latents)
+    parts = ((known.episodes.actions, episodes.actions), (known.episodes.states, episodes.states))
+    same = all(
+        one is not None and other is not None and np.array_equal(one, other[:rows], equal_nan=True)
+        for one, other in parts
+    )
+    if known.encoder_digest != encoder_digest or not same:
+        raise ValueError(
+            "The known latents are of another encoder, or of data with which these do not begin. Leave them out, and every frame "
+            "is encoded."
+        )
+    return known.latents
+
+
+def open_cache(folder: str | Path, encoder_digest: str | None = None, data_digest: str | None = None) -> LatentCache:
     """Open a finished cache; when digests are given, they must be the cache's own."""
     folder = Path(folder)
     if not (folder / "config.json").exists():
@@ -95,7 +117,7 @@ def open_cache(folder: str | Path, world_digest: str | None = None, data_digest:
     config = read_json(folder / "config.json")
     if not isinstance(config, dict) or config.get("kind") != "leplanner latent cache":
         raise ValueError(f"{folder}/config.json does not describe a latent cache. Choose another --out.")
-    for name, wanted in (("world_digest", world_digest), ("data_digest", data_digest)):
+    for name, wanted in (("encoder_digest", encoder_digest), ("data_digest", data_digest)):
         if wanted is not None and config[name] != wanted:
             what = name.removesuffix("_digest")
             raise ValueError(
@@ -120,4 +142,4 @@ def open_cache(folder: str | Path, world_digest: str | None = None, data_digest:
         digest=config["data_digest"],
         meta=config["meta"],
     )
-    return LatentCache(latents, episodes, config["world_digest"], config["data_digest"])
+    return LatentCache(latents, episodes, config["encoder_digest"], config["data_digest"])

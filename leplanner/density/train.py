@@ -61,7 +61,7 @@ def train_density(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         model = MixtureDensity(shape)
-    run = digest_json([dataclasses.asdict(shape), dataclasses.asdict(config), cache.world_digest, cache.data_digest])
+    run = digest_json([dataclasses.asdict(shape), dataclasses.asdict(config), world.digest, cache.data_digest])
     learner = Learner(model, config, pick_device(device), run)
 
     def losses(batch: PlanBatch, generator: torch.Generator) -> dict[str, Tensor]:
@@ -86,7 +86,7 @@ def train_density(
     density = Density(model, threshold, world.digest)
     if learner.done == config.steps:
         history = {"config": dataclasses.asdict(config), "metrics": metrics, "held_out_score": learner.best_score}
-        save_density(density, out, history, world=cache.world_digest, data=cache.data_digest)
+        save_density(density, out, history, world=world.digest, data=cache.data_digest)
     return density
 
 

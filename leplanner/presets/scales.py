@@ -149,6 +149,7 @@ def tiny(task: str) -> Scale:
         planner_train=PlannerTrainConfig(steps=100, batch=32, learning_rate=1e-3, validate_every=50, engine="plain"),
         baselines=BaselineTrainConfig(steps=50, batch=64, validate_every=25),
         decoder_train=DecoderTrainConfig(steps=100, batch=16, validate_every=50),
+        practice_episodes=min(scale.practice_episodes, 16),
     )
 
 

@@ -22,6 +22,7 @@ class Making:
     scale: str
     data: Path
     stages: dict[str, Path]  # title -> folder of a trained part, in order
+    practised: Path | None = None  # the data with what an earlier planner played
 
 
 def model_card(bundle: Path, evaluation: Path, making: Making) -> str:
@@ -60,7 +61,10 @@ def model_card(bundle: Path, evaluation: Path, making: Making) -> str:
         "",
         f"`{making.command}`",
         "",
-        *(f"- {line}" for line in [_data(making.data), *_stages(making.stages), _arrival(config)]),
+        *(
+            f"- {line}"
+            for line in [_data(making.data), *_practice(making.practised), *_stages(making.stages), _arrival(config)]
+        ),
         "",
         "## Limits",
         "",
@@ -87,6 +91,17 @@ def _data(file: Path) -> str:
                 f"{config['size']} px, seed {config['seed']}. Of the episodes 95 % train, the rest are held out."
             )
     return f"Data: {file.name}. Of the episodes 95 % train planner and density, the rest are held out."
+
+
+def _practice(file: Path | None) -> list[str]:
+    if file is None:
+        return []
+    with h5py.File(file, "r") as opened:
+        config = json.loads(str(opened.attrs["leplanner"]))["config"]
+    return [
+        f"Practice: {config['episodes']} episodes of {config['steps']} actions that an earlier planner (bundle "
+        f"`{config['practised_by'][:12]}`) played from rows of training episodes towards later ones, seed {config['seed']}, added to the data."
+    ]
 
 
 def _stages(stages: dict[str, Path]) -> list[str]:

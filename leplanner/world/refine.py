@@ -1,7 +1,7 @@
 """Refines a trained world: its encoder stays as it is, its predictor learns to imagine several blocks from its own imagination.
 
 Training encoder and predictor together spends nearly all its time in the encoder and predicts one block at a time. With
-the encoder frozen, every frame is encoded once, a step costs a fraction, and errors that compound over a plan
+the encoder frozen, frames are those of the latent cache, a step costs a fraction, and errors that compound over a plan
 are seen and mended.
 """
 
@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from ..artifacts import digest_json, read_json
-from ..data.episodes import Episodes, read_frames, split
-from ..data.windows import PlanWindows, RolloutBatch
+from ..data.cache import LatentCache
+from ..data.windows import RolloutBatch
 from ..learning import Learner, Metrics, TrainProgress, learn, parse_curriculum, stage_at
 from ..precision import keep_freed_memory, pick_device, round_to_half
 from .lewm import LeWM
@@ -63,16 +63,15 @@ class PredictingPart(nn.Module):
 
 def refine_world(
     world: World,
-    episodes: Episodes,
+    cache: LatentCache,
     config: RefineConfig,
     out: Path,
     device: str = "auto",
-    on_encoded: Callable[[int, int], None] = lambda done, total: None,
     on_progress: Callable[[TrainProgress], None] = lambda progress: None,
     stop_after: int | None = None,
 ) -> World:
     """Refine to `out`, or continue the run that `out` holds. `world` itself is not changed."""
-    run = digest_json([world.digest, dataclasses.asdict(config), episodes.digest])
+    run = digest_json([world.digest, dataclasses.asdict(config), cache.data_digest])
     if (out / "config.json").exists():
         if read_json(out / "config.json")["training"].get("run") == run:
             return load_world(out)
@@ -80,13 +79,9 @@ def refine_world(
     keep_freed_memory()
     refined = World(copy.deepcopy(world.model), world.spec).to(pick_device(device))
     model = refined.model
-    if config.half_weights:
-        round_to_half(model)  # the encoder too, before anything is encoded
     part = PredictingPart(model).requires_grad_(True)
     learner = Learner(part, config, refined.device, run)
-    latents = _encode_all(refined, episodes, on_encoded)
-    shape = (world.spec.action_scale, world.spec.block, world.spec.model.context, config.pad_share)
-    train, held_out = (PlanWindows(latents, episodes, side, *shape) for side in split(episodes))
+    train, held_out = world.plan_windows(cache, config.pad_share)
     stages = parse_curriculum(config.horizon)
     fixed = held_out.draw_rollouts(np.random.default_rng(0), 1024, max(horizon for _, horizon in stages))
 
@@ -108,9 +103,9 @@ def refine_world(
     if learner.done < config.steps:
         return refined
     if config.half_weights:
-        round_to_half(model)
+        round_to_half(part)  # the encoder stays as it is: its latents are in the cache
     history = {"config": dataclasses.asdict(config), "precision": learner.precision, "metrics": metrics, "run": run}
-    save_world(refined, out, history, data=episodes.digest, refined_from=world.digest)
+    save_world(refined, out, history, data=cache.data_digest, refined_from=world.digest)
     return refined
 
 
@@ -129,14 +124,3 @@ def _imagine(model: LeWM, batch: RolloutBatch) -> tuple[Tensor, Tensor]:
         torch.from_numpy(part).to(device) for part in (batch.context, batch.past_blocks, batch.blocks, batch.latents)
     )
     return model.rollout(context, past, blocks), wanted
-
-
-def _encode_all(
-    world: World, episodes: Episodes, on_encoded: Callable[[int, int], None], batch: int = 256
-) -> np.ndarray:
-    latents = np.empty((episodes.rows, world.spec.model.latent), np.float32)
-    for start in range(0, episodes.rows, batch):
-        rows = np.arange(start, min(start + batch, episodes.rows))
-        latents[rows] = world.latents(read_frames(episodes, rows))
-        on_encoded(int(rows[-1]) + 1, episodes.rows)
-    return latents

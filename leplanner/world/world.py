@@ -148,10 +148,10 @@ class World:
 
     def plan_windows(self, cache: LatentCache, pad_share: float = 0.25) -> tuple[PlanWindows, PlanWindows]:
         """Planning samples of this world's latent cache: from training episodes, and from held-out ones."""
-        if cache.world_digest != self.digest:
+        if cache.encoder_digest != self.encoder_digest:
             raise ValueError(
-                f"The latent cache was made by another world ({cache.world_digest[:12]}, this one is {self.digest[:12]}). "
-                "Encode the dataset with this world: leplanner cache TASK --out DIR"
+                f"The latent cache was made by another encoder ({cache.encoder_digest[:12]}, this world's is "
+                f"{self.encoder_digest[:12]}). Encode the dataset with this world: leplanner cache TASK --out DIR"
             )
         shape = (self.spec.action_scale, self.spec.block, self.spec.model.context, pad_share)
         train, held_out = (PlanWindows(cache.latents, cache.episodes, side, *shape) for side in split(cache.episodes))
