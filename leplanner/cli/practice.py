@@ -26,7 +26,7 @@ def practice(
     """Let a planner play towards goals of its data, and write the data with these episodes added.
 
     A plan goes where the world imagines well of it, and so to what the world has wrong. Refine the world on the new file
-    (`leplanner world refine --data`), then train the planner again. Starts and goals are rows of training episodes; killed
+    (`leplanner cache`, `leplanner world refine`), then train the planner again. Starts and goals are rows of training episodes; killed
     and started again it continues.
 
     Example: leplanner practice pusht --episodes 4000
