@@ -117,6 +117,10 @@ def open_cache(folder: str | Path, encoder_digest: str | None = None, data_diges
     config = read_json(folder / "config.json")
     if not isinstance(config, dict) or config.get("kind") != "leplanner latent cache":
         raise ValueError(f"{folder}/config.json does not describe a latent cache. Choose another --out.")
+    if "encoder_digest" not in config:
+        raise ValueError(
+            f"The cache at {folder} is of an earlier version of leplanner. Delete the folder and make it again."
+        )
     for name, wanted in (("encoder_digest", encoder_digest), ("data_digest", data_digest)):
         if wanted is not None and config[name] != wanted:
             what = name.removesuffix("_digest")
