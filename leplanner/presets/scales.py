@@ -105,9 +105,8 @@ def _compact_pusht(scale: Scale) -> Scale:
         scale,
         collect=replace(scale.collect, episodes=12_000),  # contact is learned from many pushes
         train=replace(scale.train, grounding=1.0),
-        refine=replace(scale.refine, steps=16_000),
-        planner_train=replace(scale.planner_train, steps=5000),
-        practice_episodes=4000,
+        planner_train=replace(scale.planner_train, deviate_share=0.25),
+        practice_episodes=5000,
     )
 
 
@@ -122,7 +121,8 @@ def _compact_cube(scale: Scale) -> Scale:
         collect=replace(scale.collect, episodes=3000, size=96),
         model=replace(scale.model, encoder=replace(scale.model.encoder, frame_size=96)),
         train=replace(scale.train, steps=1400, grounding=1.0),
-        practice_episodes=1200,
+        planner_train=replace(scale.planner_train, deviate_share=0.25),
+        practice_episodes=1500,
     )
 
 

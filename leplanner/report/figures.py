@@ -108,7 +108,7 @@ def arrival_profiles(imagined: dict[str, Any], title: str) -> Any:
         axes.plot(range(1, len(row) + 1), shares, color=colour, label=f"q = {q}")
         axes.plot([q], [shares[q - 1]], "o", color=colour, ms=5)
     axes.set_yscale("log")
-    axes.set_xticks(range(1, len(imagined["magnitudes"]) + 1))
+    axes.set_xticks(range(1, len(imagined["profile"]) + 1))
     axes.set_xlabel("block of the plan (dot: when the data arrived)")
     axes.set_ylabel("distance, % of the start")
     axes.legend(ncols=2)

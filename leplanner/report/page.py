@@ -24,6 +24,7 @@ from .tables import Evaluation, MethodRow, read_evaluation
 
 STRIPS = 4  # films of ours that are also laid out as strips
 FLOORS = ("random", "nothing")
+PROFILED = ("arrival-hold", "fixed-terminal")  # variants whose arrival profiles are drawn beside each other
 MARKS = {"yes": "✓", "no": "✗", "partly": "◐"}
 
 
@@ -143,6 +144,10 @@ def other_section(folder: Path) -> tuple[str, dict[str, tuple[str, Any]], str] |
         table = read_json(folder / "ablation.json")
         name = get_task(table["task"]).title
         drawn = {f"{table['task']}_ablation": ("Which part does the work", figures.hold_ablation(table, name))}
+        for row in table["variants"]:
+            if row["name"] in PROFILED:
+                profile = figures.arrival_profiles(row, f"{name}, {row['name']}")
+                drawn[f"{table['task']}_arrival_{row['name']}"] = (f"When plans arrive: {row['name']}", profile)
         about = f"{table['trials']} trials of manifest {table['manifest'][:12]}, {table['steps']} training steps each"
         return f"{name}: ablations", drawn, about
     if not (folder / "imagined.json").exists():
