@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 from leplanner.cli.main import main
-from leplanner.report import figures
+from leplanner.evaluation.films import Film, Thoughts
+from leplanner.report import figures, picture_figures
 from leplanner.report.tables import read_evaluation
+from leplanner.tasks import TASKS
 from leplanner.zoo import shipped
 
 IMAGINED = {
@@ -112,3 +116,46 @@ def test_a_page_of_both(evaluated, diagnosed, tmp_path, capsys):
     assert "http://" not in text.replace("http://www.w3.org", "")
     assert "16 held-out problems" in text
     assert len(list(kept.glob("*.svg"))) == len(list(kept.glob("*.png"))) == 6
+
+
+def test_reach_has_a_line_for_each_method_over_the_offsets(evaluated):
+    near = read_evaluation(evaluated)
+    far = dataclasses.replace(near, offset=75)
+    figure = figures.reach([far, near], "PushT")
+    drawn = figure.axes[0].containers
+    assert len(drawn) == len(near.methods)
+    for container, row in zip(drawn, near.methods, strict=True):
+        assert list(container.lines[0].get_xdata()) == [near.offset, 75]
+        assert list(container.lines[0].get_ydata()) == pytest.approx([100 * row.rates["any_time"]["value"]] * 2)
+
+
+def test_panels_show_their_frames_and_numbers():
+    rng = np.random.default_rng(0)
+    frames = rng.integers(0, 255, (5, 8, 8, 3), dtype=np.uint8)
+    panel = {"actual": frames, "reencoded": frames + 1, "imagined": frames + 2, "goal": frames[0]}
+    panel |= {"drift": np.arange(5) / 10, "terminal": frames[:4], "terminal_distance": np.array([4.0, 3.0, 2.0, 1.0])}
+    axes = picture_figures.decoder_rollout(panel, "PushT").axes
+    shown = [np.asarray(place.images[0].get_array()) for place in axes]
+    np.testing.assert_array_equal(np.stack(shown), np.concatenate([frames, frames + 1, frames + 2]))
+    assert [place.get_xlabel() for place in axes[-5:]] == ["0.000", "0.100", "0.200", "0.300", "0.400"]
+    axes = picture_figures.decoder_refinement(panel, "PushT").axes
+    assert [place.get_xlabel() for place in axes[:4]] == ["4.0000", "3.0000", "2.0000", "1.0000"]
+    np.testing.assert_array_equal(np.asarray(axes[-1].images[0].get_array()), frames[0])
+
+
+def test_the_way_over_the_floor_plan_is_where_the_dot_was():
+    states = np.stack([np.linspace(20, 200, 11), np.linspace(50, 90, 11)], axis=1)
+    target = np.zeros((160, 160), bool)
+    target[60:70, 140:150] = True
+    frames = np.zeros((6, 160, 160, 3), np.uint8)
+    thoughts = Thoughts(np.array([0, 5]), np.zeros((2, 4, 5)), np.zeros((2, 5, 8)))
+    seen = (frames, np.arange(0, 11, 2), frames[0], target)
+    film = Film(*seen, np.zeros(11, bool), np.arange(11.0), states, states[-1], thoughts)
+    place = picture_figures.trajectory(film, TASKS["tworoom"], "TwoRoom").axes[0]
+    way, replans = place.lines
+    np.testing.assert_allclose(np.stack(way.get_data(), axis=1), states * 160 / 224)
+    np.testing.assert_allclose(np.stack(replans.get_data(), axis=1), states[[0, 5]] * 160 / 224)
+    strips = picture_figures.episode_strips([("trial 0", film)], "px", "TwoRoom")
+    assert strips.axes[-1].get_xlabel() == "ends 10 px away"
+    assert [place.get_xlabel() for place in strips.axes[:2]] == ["step 0", "step 0"]
+    assert frames.sum() == 0  # outlines are drawn on copies
