@@ -156,6 +156,6 @@ def test_the_way_over_the_floor_plan_is_where_the_dot_was():
     np.testing.assert_allclose(np.stack(way.get_data(), axis=1), states * 160 / 224)
     np.testing.assert_allclose(np.stack(replans.get_data(), axis=1), states[[0, 5]] * 160 / 224)
     strips = picture_figures.episode_strips([("trial 0", film)], "px", "TwoRoom")
-    assert strips.axes[-1].get_xlabel() == "ends 10 px away"
+    assert strips.axes[-1].get_xlabel() == "10 px off"
     assert [place.get_xlabel() for place in strips.axes[:2]] == ["step 0", "step 0"]
     assert frames.sum() == 0  # outlines are drawn on copies

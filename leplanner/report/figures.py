@@ -29,6 +29,7 @@ COLUMN_IN = 3.4
 STYLE = {
     "font.size": 8,
     "axes.titlesize": 8,
+    "figure.titlesize": 8,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "legend.frameon": False,

@@ -57,7 +57,7 @@ def episode_strips(films: list[tuple[str, Film]], unit: str, title: str) -> Any:
             place.imshow(frame)
         axes[row, -1].imshow(film.goal)
         axes[row, 0].set_ylabel(label, fontsize=6)
-        axes[row, -1].set_xlabel(f"ends {film.error[-1]:.3g} {unit} away", fontsize=6)
+        axes[row, -1].set_xlabel(f"{film.error[-1]:.2g} {unit} off", fontsize=6)
         for place, index in zip(axes[row], chosen, strict=False):
             place.set_xlabel(f"step {film.steps[index]}", fontsize=6)
     axes[0, -1].set_title("goal", fontsize=7)
