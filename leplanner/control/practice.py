@@ -49,24 +49,32 @@ class Practice:
         sim.set_state(episodes.states[row])
         noise = self.noise * rng.random() if rng.random() < self.noisy_share else 0.0
         execute = int(rng.integers(1, planner.model.config.horizon + 1))
-        controller = Controller(UnsteadyPolicy(planner, noise, rng), planner.world, execute)
+        executed = execute * planner.world.spec.block
+        policy = Unsteady(PlannerPolicy(planner), executed, noise, rng)
+        controller = Controller(policy, planner.world, execute)
         controller.reset(picture)
         return controller
 
 
-class UnsteadyPolicy(PlannerPolicy):
-    """Its plans with smooth noise; the controller knows what was done, not what was meant."""
+class Unsteady:
+    """A planner's policy with smooth noise on what is executed; the controller knows what was done, not what was meant."""
 
-    def __init__(self, planner: TaskPlanner, noise: float, rng: np.random.Generator):
-        super().__init__(planner)
-        spec = planner.world.spec
-        self.spread = noise * np.asarray(spec.action_scale.std)
-        self.smooth = SmoothNoise(rng, spec.action_dim, memory=0.9)
+    def __init__(self, policy: PlannerPolicy, executed: int, noise: float, rng: np.random.Generator):
+        self.policy, self.executed = policy, executed
+        self.name, self.frames, self.stride = policy.name, policy.frames, policy.stride
+        spec = policy.planner.model.box
+        self.low, self.high, self.spread = spec.low, spec.high, noise * np.asarray(spec.std)
+        self.smooth = SmoothNoise(rng, len(spec.std), memory=0.9)
+
+    @property
+    def rows(self) -> int:
+        return self.policy.rows
 
     def decide(self, request: Request) -> Array:
-        actions, box = super().decide(request), self.planner.model.box
-        aside = np.stack([self.spread * self.smooth.draw() for _ in range(actions.shape[1])])
-        return np.clip(actions + aside, box.low, box.high).astype(np.float32)
+        actions = self.policy.decide(request)
+        for step in range(self.executed):
+            actions[:, step] += self.spread * self.smooth.draw()
+        return np.clip(actions, self.low, self.high)
 
 
 @lru_cache(maxsize=1)

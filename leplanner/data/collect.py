@@ -19,6 +19,7 @@ from ..artifacts import atomic_path, provenance, read_json, write_arrays, write_
 from ..parallel import in_processes
 from ..tasks import Task, get_task
 from ..tasks.spec import Behaviour, Simulator
+from .episodes import is_validation
 
 Array = np.ndarray
 EPISODES_A_PART = 8
@@ -170,7 +171,9 @@ def _merge(config: CollectConfig, wanted: dict[str, Any], parts: list[Path], out
             file.create_dataset(name, (0,), np.int32 if name == "ep_len" else np.int64, maxshape=(None,))
         if onto is not None:
             _copy_episodes(onto, file)
-        first = int(file["episode_idx"][-1]) + 1 if onto is not None else 0
+        ids, first = np.arange(config.episodes), 0
+        if onto is not None:
+            ids = _new_ids(config.episodes, int(file["episode_idx"][:].max()) + 1)
         rows_an_episode = config.steps // config.every + 1
         for path in parts:
             with np.load(path) as arrays:
@@ -178,7 +181,7 @@ def _merge(config: CollectConfig, wanted: dict[str, Any], parts: list[Path], out
                 _append(file, {name: arrays[name].reshape(-1, *arrays[name].shape[2:]) for name in COLUMNS[:3]})
             numbers = np.arange(episodes)
             index = {"ep_len": np.full(episodes, rows_an_episode), "ep_offset": row + numbers * rows_an_episode}
-            index["episode_idx"] = np.repeat(first + numbers, rows_an_episode)
+            index["episode_idx"] = np.repeat(ids[first + numbers], rows_an_episode)
             index["step_idx"] = np.tile(np.arange(rows_an_episode) * config.every, episodes)
             _append(file, index)
             first += episodes
@@ -188,6 +191,12 @@ def _merge(config: CollectConfig, wanted: dict[str, Any], parts: list[Path], out
         about = {"config": wanted, "visuals": _visuals(config), "provenance": provenance()}
         about |= {"action_mean": finite.mean(axis=0).tolist(), "action_std": finite.std(axis=0).tolist()}
         file.attrs["leplanner"] = json.dumps(about)
+
+
+def _new_ids(count: int, first: int) -> Array:
+    """Names for added episodes, of training episodes all: what is held out stays what it was, and is measured on the same."""
+    ids = np.arange(first, first + 2 * count + 100)
+    return ids[~is_validation(ids)][:count]
 
 
 def _append(file: Any, columns: dict[str, Array]) -> None:
