@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from leplanner.cli.main import main
+from leplanner.data.cache import build_cache
 from leplanner.diagnostics.decoder import (
     DecoderConfig,
     DecoderTrainConfig,
@@ -17,9 +18,10 @@ from leplanner.diagnostics.decoder import (
     ssim,
     train_decoder,
 )
-from leplanner.diagnostics.panels import draw_films, panel
+from leplanner.diagnostics.panels import panel
 from leplanner.evaluation.manifest import draw_manifest
 from leplanner.planner.planner import save_bundle
+from leplanner.report.page import write_page
 from leplanner.tasks import TASKS
 from leplanner.world.world import World
 
@@ -48,12 +50,15 @@ def test_patches_stand_where_they_belong():
     with torch.no_grad():
         for weight in model.parameters():
             weight.zero_()
-        model.draw[-1].bias.copy_(torch.arange(192.0))  # a patch whose numbers name their pixels
+        model.bias.view(4, -1)[:, 0] = torch.arange(1.0, 5.0)  # a patch's one answer is its number
+        model.draw[1].weight[0, 0] = 1.0
+        model.draw[3].weight[:, 0] = 1.0
+        model.draw[3].bias.copy_(10 * torch.arange(192.0))  # and its pixels have numbers of their own
+        number = torch.nn.functional.gelu(torch.nn.functional.gelu(torch.arange(1.0, 5.0)))
     drawn = model(torch.zeros(1, 4))[0]
-    wanted = torch.arange(192.0).view(8, 8, 3)
-    for top in (0, 8):
-        for left in (0, 8):
-            assert torch.equal(drawn[top : top + 8, left : left + 8], wanted)
+    wanted = 10 * torch.arange(192.0).view(8, 8, 3)
+    for patch, (top, left) in enumerate(((0, 0), (0, 8), (8, 0), (8, 8))):
+        torch.testing.assert_close(drawn[top : top + 8, left : left + 8], wanted + number[patch])
     with pytest.raises(ValueError, match="do not divide"):
         PatchDecoder(DecoderConfig(latent=4, frame_size=20))
 
@@ -105,29 +110,24 @@ def test_a_panel_compares_what_was_imagined_with_what_happened(trained, tiny_pla
     np.testing.assert_array_equal(shown.terminal[-1], shown.imagined[-1])
 
 
-def test_the_verbs_draw_films_and_panels(
-    trained, tiny_planner, tworoom_file, tiny_cache, tmp_path, monkeypatch, capsys
-):
+def test_the_verbs_draw_films_and_panels(trained, tiny_planner, tworoom_file, tworoom, tmp_path, monkeypatch, capsys):
     _, out = trained
     monkeypatch.chdir(tmp_path)
     save_bundle(tiny_planner, tmp_path / "bundle")
-    data = ["--bundle", str(tmp_path / "bundle"), "--data", str(tworoom_file)]
-    assert main(["decoder", "tworoom", *data, "--scale", "tiny", "--steps", "20"]) == 0
+    data = ["tworoom", "--bundle", "bundle", "--data", str(tworoom_file)]
+    assert main(["decoder", *data, "--scale", "tiny", "--steps", "20"]) == 0
     assert "times), PSNR" in capsys.readouterr().out
-    evaluate = [
-        "evaluate",
-        "tworoom",
-        *data,
-        "--trials",
-        "1",
-        "--films",
-        "1",
-        "--methods",
-        "leplanner",
-        "--replan",
-        "1",
-    ]
-    assert main([*evaluate, "--out", "evaluation", "--workers", "1"]) == 0
-    assert draw_films(tmp_path / "evaluation", load_decoder(out)) == 1
-    with np.load(next((tmp_path / "evaluation" / "imagined").iterdir())) as drawn:
-        assert drawn["frames"].shape == (10, 5, 32, 32, 3)
+    evaluation = ["--trials", "1", "--films", "1", "--methods", "leplanner", "--replan", "1", "--workers", "1", "--out", "evaluation"]
+    assert main(["evaluate", *data, *evaluation]) == 0
+    world = tiny_planner.world
+    build_cache(tworoom, world.latents, world.spec.model.latent, world.encoder_digest, tmp_path / "latents")
+    drawn = ["--latents", "latents", "--trials", "1", "--out", "thoughts", "--films", "evaluation", "--decoder"]
+    assert main(["diagnose", *data, *drawn, str(out)]) == 0
+    with np.load(next((tmp_path / "evaluation" / "imagined").iterdir())) as films:
+        assert films["frames"].shape == (10, 5, 32, 32, 3)
+    page = write_page([tmp_path / "evaluation", tmp_path / "thoughts"], tmp_path / "page.html").read_text()
+    assert page.count("<figcaption>One whole plan, executed</figcaption>") == 1
+    summary = tmp_path / "evaluation" / "summary.json"
+    summary.write_text(summary.read_text().replace(tiny_planner.digest, "0" * 64))
+    assert main(["diagnose", *data, *drawn, str(out)]) == 1
+    assert "another bundle" in capsys.readouterr().err

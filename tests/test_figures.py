@@ -12,6 +12,7 @@ import pytest
 from leplanner.cli.main import main
 from leplanner.evaluation.films import Film, Thoughts
 from leplanner.report import figures, picture_figures
+from leplanner.report.page import write_page
 from leplanner.report.tables import read_evaluation
 from leplanner.tasks import TASKS
 from leplanner.zoo import shipped
@@ -28,6 +29,8 @@ IMAGINED = {
     "depth": [{"k": k, "terminal": 0.1 / (k + 1), "arrival": 0.2 / (k + 1)} for k in range(6)],
 }
 EXECUTED = {
+    "bundle": "b" * 64,
+    "decoder": {"ratio": 7.0, "psnr": 30.0, "ssim": 0.9},
     "manifest": "m" * 64,
     "trials": 2,
     "distances": [[0.8, 0.4, 0.2], [0.5, 0.3, 0.1]],
@@ -115,6 +118,7 @@ def test_a_page_of_both(evaluated, diagnosed, tmp_path, capsys):
     assert text.count('<figure class="plot">') == 6
     assert "http://" not in text.replace("http://www.w3.org", "")
     assert "16 held-out problems" in text
+    assert "decoder: 7.0 times nearer" in text
     assert len(list(kept.glob("*.svg"))) == len(list(kept.glob("*.png"))) == 6
 
 
@@ -150,7 +154,7 @@ def test_the_way_over_the_floor_plan_is_where_the_dot_was():
     frames = np.zeros((6, 160, 160, 3), np.uint8)
     thoughts = Thoughts(np.array([0, 5]), np.zeros((2, 4, 5)), np.zeros((2, 5, 8)))
     seen = (frames, np.arange(0, 11, 2), frames[0], target)
-    film = Film(*seen, np.zeros(11, bool), np.arange(11.0), states, states[-1], thoughts)
+    film = Film(*seen, np.zeros(11, bool), np.arange(11.0), states, thoughts)
     place = picture_figures.trajectory(film, TASKS["tworoom"], "TwoRoom").axes[0]
     way, replans = place.lines
     np.testing.assert_allclose(np.stack(way.get_data(), axis=1), states * 160 / 224)
@@ -159,3 +163,9 @@ def test_the_way_over_the_floor_plan_is_where_the_dot_was():
     assert strips.axes[-1].get_xlabel() == "10 px off"
     assert [place.get_xlabel() for place in strips.axes[:2]] == ["step 0", "step 0"]
     assert frames.sum() == 0  # outlines are drawn on copies
+
+
+def test_tables_of_two_bundles_are_not_shown_as_one(diagnosed, tmp_path):
+    (diagnosed / "closed_loop.json").write_text(json.dumps(EXECUTED | {"bundle": "c" * 64}))
+    with pytest.raises(ValueError, match="two bundles"):
+        write_page([diagnosed], tmp_path / "page.html")

@@ -6,13 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from leplanner.cli.main import main
 from leplanner.control.practice import Practice
+from leplanner.data.cache import build_cache
 from leplanner.data.collect import CollectConfig, collect
 from leplanner.data.episodes import is_validation, open_episodes
-from leplanner.planner.planner import save_bundle
+from leplanner.planner.planner import load_bundle, save_bundle
 from leplanner.tasks import TASKS
+from leplanner.world.lewm import LeWM
+from leplanner.world.world import World, save_world
 
 CONFIG = CollectConfig("tworoom", episodes=10, steps=20, size=32, seed=5)
 
@@ -91,3 +95,19 @@ def test_the_verb_and_a_planner_that_starts_from_another(player, tworoom_file, t
     assert main([*words, "--episodes", "2", "--steps", "10", "--workers", "1"]) == 0
     assert "2 episodes of 10 actions added" in capsys.readouterr().out
     assert main(["practice", "tworoom", "--planner", "nowhere", "--data", str(tworoom_file)]) == 1
+    assert "does not practise tworoom" in capsys.readouterr().err
+
+
+def test_a_planner_starts_from_another_of_the_same_encoder(player, tiny_world, tworoom, tmp_path, capsys):
+    save_world(tiny_world, tmp_path / "world", {})
+    build_cache(tworoom, tiny_world.latents, 32, tiny_world.encoder_digest, tmp_path / "latents")
+    words = ["train", "tworoom", "--scale", "tiny", "--steps", "2", "--support-weight", "0", "--learning-rate", "1e-12"]
+    words += ["--latents", str(tmp_path / "latents"), "--start", str(player.bundle)]
+    assert main([*words, "--world", str(tmp_path / "world"), "--out", str(tmp_path / "on")]) == 0
+    begun, ended = (load_bundle(folder).model.state_dict() for folder in (player.bundle, tmp_path / "on"))
+    for name, weight in begun.items():  # at such a rate it ends where it began, in half precision
+        torch.testing.assert_close(ended[name], weight, rtol=1e-3, atol=1e-3)
+    other = World(LeWM(tiny_world.spec.model), tiny_world.spec)
+    save_world(other, tmp_path / "other", {})
+    assert main([*words, "--world", str(tmp_path / "other"), "--out", str(tmp_path / "off")]) == 1
+    assert "another encoder" in capsys.readouterr().err

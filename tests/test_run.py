@@ -146,8 +146,8 @@ def test_the_page_has_every_number_and_film(finished):
         assert "".join(f"<td>{cell}</td>" for cell in line) in page
     filmed = 3 * len(summary["methods"])
     assert page.count("data:image/webp") == 2 * filmed  # a film, and its frames for the browser
-    assert page.count("data:image/png") == 3 + filmed  # a goal for each trial, and for each film in the browser
-    assert not re.search(r'(src|href)="(?!data:|#)', page)  # nothing from elsewhere
+    assert page.count("data:image/png") == 3 + 2 * filmed  # goals of trials and of films in the browser, and stills
+    assert not re.search(r'(src|href|srcset)="(?!data:|#)', page)  # nothing from elsewhere
     with pytest.raises(ValueError, match=r"summary\.json"):
         write_page([base], base / "nothing.html")
 
@@ -169,7 +169,7 @@ def test_a_border_is_drawn_on_copies_and_says_when_the_goal_is_reached():
     frames = np.zeros((3, 16, 16, 3), np.uint8)
     reached = np.array([False, True, False, False, False])
     seen, error = (frames, np.array([0, 2, 4]), frames[0], np.eye(16, dtype=bool)), np.array([9.0, 1.0, 3.0, 4.0, 5.0])
-    film = Film(*seen, reached, error, np.zeros((5, 2)), np.zeros(2), Thoughts.none())
+    film = Film(*seen, reached, error, np.zeros((5, 2)), Thoughts.none())
     assert animation(film).startswith("data:image/webp;base64,")
     assert frames.sum() == 0
     assert verdict(film, "px") == "reached at step 1, did not stay; 5 px away at the end"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,10 @@ from ..evaluation.manifest import Manifest, draw_manifest, load_manifest, save_m
 from ..evaluation.runner import EvaluationConfig, evaluate
 from ..evaluation.statistics import paired_difference, wilson
 from ..learning import TrainProgress
+from ..planner.model import PlannerConfig
 from ..planner.planner import load_bundle
-from ..planner.train import train_planner
-from ..presets.ablations import REFERENCE, Variant, get_variants
+from ..planner.train import PlannerTrainConfig, train_planner
+from ..presets.ablations import REFERENCE, VARIANTS, Variant, get_variants
 from ..presets.scales import Scale, get_scale
 from ..tasks import get_task
 from ..world.world import World, load_world
@@ -60,7 +61,7 @@ def ablate(
     Args:
         task: tworoom, pusht, reacher or cube.
         variants: names separated by commas, or all.
-        world: world folder (default: runs/TASK/refined, else runs/TASK/world).
+        world: world folder (default: the refined one, from before practice where there was any, else runs/TASK/world).
         data: dataset to draw trials from (default: runs/TASK/data.h5).
         latents: latent cache (default: runs/TASK/latents).
         density: behaviour density (default: runs/TASK/density).
@@ -76,14 +77,18 @@ def ablate(
     out = out or base / "ablation"
     if steps is not None:
         preset = replace(preset, planner_train=replace(preset.planner_train, steps=steps))
-    frozen, cache = load_world(world_folder(world, task)), open_cache(latents or base / "latents")
-    supported = load_density(density or base / "density")
+    # a world that practised knows the plans of the reference and of no other variant
+    before = base / "before-practice"
+    made = before if before.exists() else base
+    refined = before / "refined" if before.exists() else None
+    frozen, cache = load_world(world_folder(world or refined, task)), open_cache(latents or made / "latents")
+    supported = load_density(density or made / "density")
     manifest = _manifest(out, task, data or base / "data.h5", trials, seed)
-    results = []
+    settings = _Settings(frozen, cache, supported, preset, manifest, trials, out, workers)
     for variant in get_variants(variants):
-        result = _one(variant, frozen, cache, supported, preset, manifest, trials, out, workers)
-        results.append(result)
-        write_json(out / "ablation.json", _compared(results, manifest, trials, preset))
+        _one(variant, settings)
+        finished = [found for other in VARIANTS.values() if (found := settings.result(other)) is not None]
+        write_json(out / "ablation.json", _compared(finished, settings))
     report = read_json(out / "ablation.json")
     if json_output:
         print(json.dumps(report))
@@ -96,9 +101,9 @@ def _manifest(out: Path, task: str, data: Path, trials: int, seed: int) -> Manif
     path = out / "manifest.json"
     if path.exists():
         manifest = load_manifest(path)
-        if manifest.seed != seed or len(manifest.trials) < trials:
+        if (manifest.task, manifest.seed) != (task, seed) or len(manifest.trials) < trials:
             raise ValueError(
-                f"{path} holds {len(manifest.trials)} trials of seed {manifest.seed}; {trials} of seed {seed} were asked for. "
+                f"{path} holds {len(manifest.trials)} trials of {manifest.task}, seed {manifest.seed}; {trials} of {task}, seed {seed} were asked for. "
                 "Choose another --out."
             )
         return manifest
@@ -111,29 +116,45 @@ def _manifest(out: Path, task: str, data: Path, trials: int, seed: int) -> Manif
     return manifest
 
 
-def _one(
-    variant: Variant,
-    world: World,
-    cache: LatentCache,
-    density: Density,
-    preset: Scale,
-    manifest: Manifest,
-    trials: int,
-    out: Path,
-    workers: int | None,
-) -> dict[str, Any]:
-    """Train, run and diagnose one variant; what is finished is read, not repeated."""
-    shape, config = variant.apply(preset.planner_for(world.spec.model), preset.planner_train)
-    folder = out / variant.folder
-    made_of = [dataclasses.asdict(shape), dataclasses.asdict(config), world.digest, manifest.digest, trials]
-    identity = digest_json([*made_of, cache.data_digest])
+@dataclass(frozen=True)
+class _Settings:
+    """What all variants share."""
+
+    world: World
+    cache: LatentCache
+    density: Density
+    preset: Scale
+    manifest: Manifest
+    trials: int
+    out: Path
+    workers: int | None
+
+    def configs(self, variant: Variant) -> tuple[PlannerConfig, PlannerTrainConfig]:
+        return variant.apply(self.preset.planner_for(self.world.spec.model), self.preset.planner_train)
+
+    def identity(self, variant: Variant) -> str:
+        configs = [dataclasses.asdict(config) for config in self.configs(variant)]
+        parts = [self.world.digest, self.cache.data_digest, self.density.digest, self.manifest.digest, self.trials]
+        return digest_json([*configs, *parts])
+
+    def result(self, variant: Variant) -> dict[str, Any] | None:
+        """Of a variant that was finished with these settings."""
+        path = self.out / variant.folder / "result.json"
+        found = read_json(path) if path.exists() else {}
+        return found if found.get("identity") == self.identity(variant) else None
+
+
+def _one(variant: Variant, settings: _Settings) -> None:
+    """Train, run and diagnose one variant; what is finished is not repeated."""
+    folder = settings.out / variant.folder
+    if settings.result(variant) is not None:
+        return
     if (folder / "result.json").exists():
-        found = read_json(folder / "result.json")
-        if found["identity"] == identity:
-            return found
         raise ValueError(
             f"{folder} holds a variant of other settings. Choose another --out, or delete it to run it again."
         )
+    world, cache, density, manifest = settings.world, settings.cache, settings.density, settings.manifest
+    trials, (shape, config) = settings.trials, settings.configs(variant)
     with bar(f"train {variant.name}", "steps") as update:
 
         def show(progress: TrainProgress) -> None:
@@ -141,14 +162,14 @@ def _one(
 
         used = density if config.support_weight else None
         planner = train_planner(world, cache, used, shape, config, folder / "planner", on_progress=show)
-    settings = EvaluationConfig(("leplanner",), REPLANS, seed=manifest.seed, trials=trials)
+    evaluation = EvaluationConfig(("leplanner",), REPLANS, seed=manifest.seed, trials=trials)
     with bar(f"evaluate {variant.name}", "trials") as update:
         rows = evaluate(
             folder / "planner",
-            out / "manifest.json",
-            settings,
+            settings.out / "manifest.json",
+            evaluation,
             folder / "rows.jsonl",
-            workers=workers,
+            workers=settings.workers,
             on_row=lambda row, done, total: update(done, total),
         )
     raised = [row for row in rows if row.error is not None]
@@ -168,7 +189,7 @@ def _one(
     imagined = imagined_tables(planner.model, world, batch, density, shape.refinements)
     result = {
         "name": variant.name,
-        "identity": identity,
+        "identity": settings.identity(variant),
         "outcomes": {str(m): [bool(row.success_any) for row in rows if row.replan == m] for m in REPLANS},
         "held": {str(m): [bool(row.success_held) for row in rows if row.replan == m] for m in REPLANS},
         "fit": dataclasses.asdict(loop.fit),
@@ -177,10 +198,9 @@ def _one(
         "start": imagined.start,
     }
     write_json(folder / "result.json", result)
-    return result
 
 
-def _compared(results: list[dict[str, Any]], manifest: Manifest, trials: int, preset: Scale) -> dict[str, Any]:
+def _compared(results: list[dict[str, Any]], settings: _Settings) -> dict[str, Any]:
     """Rates with intervals, and each variant against the reference on the same trials."""
     reference = next(result for result in results if result["name"] == REFERENCE)
     rows = []
@@ -194,8 +214,10 @@ def _compared(results: list[dict[str, Any]], manifest: Manifest, trials: int, pr
             for m, won in result["outcomes"].items()
         }
         rows.append(row)
-    about = {"task": manifest.task, "manifest": manifest.digest, "trials": trials, "steps": preset.planner_train.steps}
-    return about | {"variants": rows, "command": command_line(), "provenance": provenance(manifest=manifest.digest)}
+    manifest, world = settings.manifest.digest, settings.world.digest
+    about = {"task": settings.manifest.task, "manifest": manifest, "world": world, "trials": settings.trials}
+    about |= {"steps": settings.preset.planner_train.steps, "variants": rows, "command": command_line()}
+    return about | {"provenance": provenance(manifest=manifest, world=world)}
 
 
 def _table(report: dict[str, Any]) -> Table:

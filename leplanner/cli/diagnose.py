@@ -11,7 +11,7 @@ import numpy as np
 from rich.table import Table
 from tyro.conf import arg
 
-from ..artifacts import write_json
+from ..artifacts import command_line, provenance, read_json, write_json
 from ..data.cache import open_cache
 from ..data.episodes import open_episodes
 from ..diagnostics.closed_loop import ClosedLoopTables, closed_loop_tables
@@ -74,15 +74,28 @@ def diagnose(
     cache = open_cache(latents or base / "latents")
     _, held_out = planner.world.plan_windows(cache)
     batch = held_out.draw(np.random.default_rng(seed), problems, planner.model.config.horizon)
-    found = decoder or (base / "decoder" if (base / "decoder" / "config.json").exists() else None)
-    probe = load_decoder(found, planner.world) if found else None
+    trained = decoder or (base / "decoder" if (base / "decoder" / "config.json").exists() else None)
+    probe = load_decoder(trained, planner.world) if trained else None
     if films is not None:
         if probe is None:
             raise ValueError("Drawing what films imagined needs a decoder: leplanner decoder TASK, then --decoder DIR.")
+        filmed = {
+            row["weights"] for row in read_json(films / "summary.json")["methods"] if row["method"] == "leplanner"
+        }
+        if filmed != {planner.digest}:
+            raise ValueError(f"The films in {films} are of another bundle than {chosen}. Give that one with --bundle.")
         console.print(f"{films / 'imagined'}  {draw_films(films, probe)} films")
-    about = {"task": task, "bundle": planner.digest, "data": cache.data_digest, "seed": seed}
+    about = {
+        "task": task,
+        "bundle": planner.digest,
+        "seed": seed,
+        "command": command_line(),
+        "provenance": provenance(),
+    }
+    for stale in ("closed_loop.json", "panels.npz"):
+        (out / stale).unlink(missing_ok=True)
     imagined = imagined_tables(planner.model, planner.world, batch, planner.density, depth)
-    write_json(out / "imagined.json", about | dataclasses.asdict(imagined))
+    write_json(out / "imagined.json", about | {"data": cache.data_digest} | dataclasses.asdict(imagined))
     reports: dict[str, Any] = {"imagined": dataclasses.asdict(imagined)}
     executed = None
     if trials:
@@ -96,7 +109,8 @@ def diagnose(
         if probe is not None:
             drawn = [panel(planner, probe, sim, trial) for trial in manifest.trials[: min(PANELS, trials)]]
             save_panels(drawn, out / "panels.npz")
-        write_json(out / "closed_loop.json", about | {"manifest": manifest.digest} | dataclasses.asdict(executed))
+        found = {"manifest": manifest.digest, "data": episodes.digest, "decoder": probe.fidelity if probe else None}
+        write_json(out / "closed_loop.json", about | found | dataclasses.asdict(executed))
         reports["closed_loop"] = dataclasses.asdict(executed)
     if json_output:
         print(json.dumps(reports))
@@ -134,7 +148,7 @@ def _tables(imagined: ImaginedTables, executed: ClosedLoopTables | None) -> list
     if executed is not None:
         fit = executed.fit
         settles = (
-            f"settles at {fit.fixed_point:.4f} ({fit.low:.4f} to {fit.high:.4f})"
+            f"settles at {fit.fixed_point:.4f} ({fit.low:.4f} to {fit.high:.4f} in the {fit.settled:.0%} of resamples that settle)"
             if fit.fixed_point is not None and fit.low is not None
             else "does not settle"
         )

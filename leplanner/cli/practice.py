@@ -39,10 +39,12 @@ def practice(
         scale: paper, compact or tiny; sets the defaults of the options below.
         episodes: how many episodes to play.
         steps: environment actions in an episode.
-        seed: episode i is a function of (seed, i) and the planner.
+        seed: episode i is a function of (seed, i), the planner and the data.
         workers: processes (default: one a core).
     """
     base, preset = Path("runs") / task, get_scale(scale, task)
+    if episodes is None and not preset.practice_episodes:
+        raise ValueError(f"The {scale} scale does not practise {task}. Give --episodes to practise all the same.")
     data, out = data or base / "data.h5", out or base / "practised.h5"
     chosen = {"episodes": episodes, "steps": steps, "seed": seed}
     config = replace(preset.practice, **{name: value for name, value in chosen.items() if value is not None})

@@ -75,10 +75,10 @@ def run(
         stages["import world"] = lambda: _import_world(world, task, file, first)
     else:
         stages["train world"] = lambda: worlds.train(task, file, first, scale, device=device)
-    parts, practised = {"World": first}, None
+    parts, early, practised = {"World": first}, base / "before-practice", None
     refines = world is None and preset.refine.steps > 0
     if world is None and preset.practice_episodes:
-        early, practised = base / "before-practice", base / "practised.h5"
+        practised = base / "practised.h5"
         learned = _learned(task, scale, device, first, file, early, refines)
         stages |= learned.stages
         stages["practice"] = lambda: practice.practice(task, early / "planner", file, practised, scale)
@@ -90,7 +90,8 @@ def run(
         stages |= learned.stages
     parts |= learned.parts | {"GC-IDM, for comparison": rivals / "gcidm"}
     making = Making(_command(task, scale, world, data, trials, search_trials), scale, file, parts, practised)
-    planner, used, latents = base / "planner", learned.world, base / "latents"
+    planner, used = base / "planner", learned.world
+    latents = (early if practised else base) / "latents"  # GC-IDM imitates the behaviour, not our planner
     stages |= {
         "GC-IDM": lambda: baselines.baselines(task, "gcidm", used, latents, rivals, scale, device=device),
         "evaluate": lambda: _evaluate(task, planner, file, rivals, measured, trials, search_trials),
@@ -134,8 +135,8 @@ def _learned(
     stages: Stages = {"cache": lambda: cache.cache(task, world, file, latents, known, device=device)}
     if refines:
         stages["refine world"] = lambda: worlds.refine(task, world, latents, used, scale, device=device)
-    stages |= {
-        "density": lambda: density.density(task, used, latents, supported, scale, device=device),
+    stages |= {  # the density is of the behaviour: what a planner did is no reason to do it again
+        "density": lambda: density.density(task, used, known or latents, supported, scale, device=device),
         "train planner": lambda: train.train(task, used, latents, supported, planner, start, scale, device=device),
     }
     parts = ({"Predictor refined": used} if refines else {}) | {"Density": supported, "Planner": planner}

@@ -91,7 +91,12 @@ def train(
     shape = preset.planner_for(frozen.spec.model)
     if refinements is not None:
         shape = replace(shape, refinements=refinements)
-    begun = load_bundle(start).model if start is not None else None
+    begun = load_bundle(start) if start is not None else None
+    if begun is not None and begun.world.encoder_digest != frozen.encoder_digest:
+        raise ValueError(
+            f"The planner at {start} reads another encoder's latents ({begun.world.encoder_digest[:12]}, this world's is "
+            f"{frozen.encoder_digest[:12]}). Start from one of this encoder, or from nothing."
+        )
     out = out or base / "planner"
     with bar(f"train planner {task}", "steps") as update:
 
@@ -104,7 +109,9 @@ def train(
                 )
             update(progress.step, progress.steps, note)
 
-        planner = train_planner(frozen, cache, supported, shape, config, out, device, show, start=begun)
+        planner = train_planner(
+            frozen, cache, supported, shape, config, out, device, show, start=begun.model if begun else None
+        )
     console.print(_table(read_json(out / "config.json")["training"]["metrics"], task))
     console.print(f"{out}  bundle {planner.digest[:12]}")
 

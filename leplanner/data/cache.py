@@ -56,7 +56,8 @@ def build_cache(
         write_json(progress_file, {**identity, "rows": 0})  # before the file of another encoder is overwritten
         latents = np.lib.format.open_memmap(partial, mode="w+", dtype=np.float16, shape=(episodes.rows, latent))
         if known is not None:
-            done = len(_beginning(known, episodes, encoder_digest))
+            _check_beginning(known, episodes, encoder_digest)
+            done = len(known.latents)
             latents[:done] = known.latents
     progress(done, episodes.rows)
     while done < episodes.rows:
@@ -89,19 +90,20 @@ def build_cache(
     return open_cache(folder, encoder_digest, episodes.digest)
 
 
-def _beginning(known: LatentCache, episodes: Episodes, encoder_digest: str) -> Array:
-    rows = len(known.latents)
-    parts = ((known.episodes.actions, episodes.actions), (known.episodes.states, episodes.states))
-    same = all(
-        one is not None and other is not None and np.array_equal(one, other[:rows], equal_nan=True)
-        for one, other in parts
-    )
+def _check_beginning(known: LatentCache, episodes: Episodes, encoder_digest: str) -> None:
+    rows, past = len(known.latents), known.episodes
+    count = len(past.starts)
+    same = past.meta.get("visuals") == episodes.meta.get("visuals")
+    same &= np.array_equal(past.actions, episodes.actions[:rows], equal_nan=True)
+    same &= all(np.array_equal(getattr(past, name), getattr(episodes, name)[:count]) for name in ("starts", "ids"))
+    same &= (past.states is None) == (episodes.states is None)
+    if past.states is not None and episodes.states is not None:
+        same &= np.array_equal(past.states, episodes.states[:rows])
     if known.encoder_digest != encoder_digest or not same:
         raise ValueError(
             "The known latents are of another encoder, or of data with which these do not begin. Leave them out, and every frame "
             "is encoded."
         )
-    return known.latents
 
 
 def open_cache(folder: str | Path, encoder_digest: str | None = None, data_digest: str | None = None) -> LatentCache:

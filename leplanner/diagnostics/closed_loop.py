@@ -29,6 +29,7 @@ class ClosedLoopFit:
     fixed_point: float | None  # D*; None where the fit does not converge
     low: float | None  # 95 % bootstrap interval of D*, resampling trials
     high: float | None
+    settled: float  # share of the resamples that converge; the interval is of those alone
     pairs: int
     trials: int
 
@@ -77,7 +78,8 @@ def fit_closed_loop(distances: list[list[float]], seed: int = 0) -> ClosedLoopFi
             settled.append(floor / (1 - slope))
     low, high = np.quantile(settled, [0.025, 0.975]).tolist() if settled else (None, None)
     pairs = sum(len(row) - 1 for row in distances)
-    return ClosedLoopFit(c, b, b / (1 - c) if abs(c) < 1 else None, low, high, pairs, len(distances))
+    share = len(settled) / RESAMPLES
+    return ClosedLoopFit(c, b, b / (1 - c) if abs(c) < 1 else None, low, high, share, pairs, len(distances))
 
 
 def _least_squares(distances: list[list[float]]) -> tuple[float, float]:

@@ -196,7 +196,7 @@ def fidelity(model: PatchDecoder, pool: Encoded, most: int | None = None) -> Met
         drawn = model(pool.latents[chosen]).float().clamp(0, 1).cpu().numpy()
         mse.append(np.square(drawn - frames).mean(axis=(1, 2, 3)))
         mean_mse.append(np.square(model.mean.cpu().numpy() - frames).mean(axis=(1, 2, 3)))
-        similar += [ssim(one, other) for one, other in zip(drawn[:16], frames[:16], strict=True)]
+        similar += [ssim(one, other) for one, other in zip(drawn, frames, strict=True)]
     error, baseline = float(np.concatenate(mse).mean()), float(np.concatenate(mean_mse).mean())
     found = {"mse": error, "mean_image_mse": baseline, "ratio": baseline / error, "frames": count}
     return found | {"psnr": -10 * float(np.log10(error)), "ssim": float(np.mean(similar))}

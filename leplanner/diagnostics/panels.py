@@ -25,8 +25,7 @@ class Panel:
     """One whole plan, executed without looking. Re-encoded against actual is the decoder's error; imagined against re-encoded is
     the world's."""
 
-    start: Array  # (S, S, 3) uint8
-    goal: Array  # (S, S, 3)
+    goal: Array  # (S, S, 3) uint8
     actual: Array  # (H, S, S, 3) after each block
     reencoded: Array  # (H, S, S, 3) the actual frames, encoded and decoded
     imagined: Array  # (H, S, S, 3) decoded
@@ -42,13 +41,11 @@ def panel(planner: TaskPlanner, decoder: Decoder, sim: Any, trial: Trial) -> Pan
     sim.set_state(np.array(trial.goal_state))
     goal = sim.render(size)
     problem = opening(planner, sim, start, goal)
-    first = sim.render(size)
     plans = planner.plan(problem, record="trace").plans
     actions = raw_actions(plans[-1].blocks, planner.model.box)[0]
     actual = executed_blindly(sim, start, actions, spec.block, size)
     real, imagined = planner.world.encode(actual), plans[-1].latents[0]
     return Panel(
-        start=first,
         goal=goal,
         actual=actual,
         reencoded=draw(real),
@@ -61,12 +58,6 @@ def panel(planner: TaskPlanner, decoder: Decoder, sim: Any, trial: Trial) -> Pan
 
 def save_panels(panels: list[Panel], path: Path) -> None:
     write_arrays(path, {name: np.stack([getattr(one, name) for one in panels]) for name in Panel.__dataclass_fields__})
-
-
-def load_panels(path: Path) -> list[Panel]:
-    with np.load(path) as arrays:
-        columns = {name: arrays[name] for name in arrays.files}
-    return [Panel(**{name: values[i] for name, values in columns.items()}) for i in range(len(columns["goal"]))]
 
 
 def draw_films(folder: Path, decoder: Decoder) -> int:

@@ -39,7 +39,7 @@ class Camera:
         goal = self.goal_state
         reached, error = np.asarray(self.task.success(states, goal)), np.asarray(self.task.error(states, goal))
         seen = (np.stack(self.frames), np.array(self.steps), self.goal, self.target)
-        return Film(*seen, reached, error, states, goal, thoughts)
+        return Film(*seen, reached, error, states, thoughts)
 
 
 class Remembered:

@@ -35,7 +35,6 @@ class Film:
     reached: np.ndarray  # (T+1,) whether the goal is reached, at the start and after every step
     error: np.ndarray  # (T+1,) in the task's unit
     states: np.ndarray  # (T+1, state)
-    goal_state: np.ndarray  # (state,)
     thoughts: Thoughts
 
 

@@ -38,7 +38,7 @@ class Scale:
     @property
     def practice(self) -> CollectConfig:
         """Twice as long as the evaluation's goals are away: arriving, or going astray, and what comes after."""
-        return replace(self.collect, episodes=max(self.practice_episodes, 1), steps=10 * BLOCK)
+        return replace(self.collect, episodes=self.practice_episodes or self.collect.episodes, steps=10 * BLOCK)
 
     def planner_for(self, world: LeWMConfig) -> PlannerConfig:
         return replace(self.planner, latent=world.latent, block_dim=world.block_dim, context=world.context)

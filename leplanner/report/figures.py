@@ -231,8 +231,8 @@ def hold_ablation(table: dict[str, Any], title: str) -> Any:
             left.errorbar([value], [place + offset], xerr=bars, fmt="o", ms=4, color=colour, mfc=fill, elinewidth=1)
         fit = row["fit"]
         if fit["fixed_point"] is not None and fit["low"] is not None:
-            bars = [[max(0.0, fit["fixed_point"] - fit["low"])], [max(0.0, fit["high"] - fit["fixed_point"])]]
-            right.errorbar([fit["fixed_point"]], [place], xerr=bars, fmt="D", ms=4, color=colour, elinewidth=1)
+            right.plot([fit["low"], fit["high"]], [place, place], color=colour, lw=1)
+            right.plot([fit["fixed_point"]], [place], "D", ms=4, color=colour)
     left.set_yticks(range(len(variants)), [row["name"] for row in variants])
     left.invert_yaxis()
     left.set_xlim(-3, 103)

@@ -19,7 +19,7 @@ from ..evaluation.properties import REQUIREMENTS, families
 from ..tasks import get_task
 from . import figures, picture_figures
 from .browser import OUTCOMES, browsable
-from .pictures import FRAME_MS, REACHED, animation, data_uri
+from .pictures import FRAME_MS, REACHED, animation, data_uri, framed
 from .tables import Evaluation, MethodRow, read_evaluation
 
 STRIPS = 4  # films of ours that are also laid out as strips
@@ -33,6 +33,7 @@ class Clip:
     method: str
     title: str
     animation: str  # data URI
+    still: str  # its last frame, for those who asked for less motion
     verdict: str
 
 
@@ -45,7 +46,6 @@ class TrialClips:
 
 @dataclass(frozen=True)
 class Picture:
-    name: str
     caption: str
     uri: str
     wide: bool = False
@@ -62,7 +62,7 @@ def write_page(folders: list[Path], out: Path, title: str = "leplanner", figure_
     )
     template = environment.from_string((Path(__file__).parent / "page.html.j2").read_text())
     measured, drawn_sections, rows = [], [], []
-    by_task: dict[str, list[Evaluation]] = defaultdict(list)
+    comparable: dict[tuple[str, ...], list[Evaluation]] = defaultdict(list)  # one planner, one protocol
     for number, folder in enumerate(folders, start=1):
         section = other_section(folder)
         if section is not None:
@@ -71,25 +71,27 @@ def write_page(folders: list[Path], out: Path, title: str = "leplanner", figure_
             drawn_sections.append({"title": heading, "pictures": pictures, "about": about})
             continue
         evaluation = read_evaluation(folder)
-        by_task[evaluation.task].append(evaluation)
+        planner = {row.weights for row in evaluation.methods if row.method == "leplanner"}
+        comparable[(evaluation.task, evaluation.protocol, *sorted(planner))].append(evaluation)
         films = _films(folder, evaluation)
         pictures = _pictures(evaluation_figures(evaluation) | film_figures(evaluation, films), number, figure_folder)
         section = {"e": evaluation, "task": get_task(evaluation.task), "trials": film_table(films, evaluation)}
         measured.append(section | {"pictures": pictures, "headline": headline(evaluation)})
         rows += browsable(folder, evaluation)
-    for number, (task, evaluations) in enumerate(by_task.items(), start=len(folders) + 1):
+    for number, ((task, *_), evaluations) in enumerate(comparable.items(), start=len(folders) + 1):
         if len({evaluation.offset for evaluation in evaluations}) > 1:
             name = get_task(task).title
             drawn = {f"{task}_reach": ("How far planners reach", figures.reach(evaluations, name))}
             pictures = _pictures(drawn, number, figure_folder)
-            about = "The same planner, goals farther ahead in the data than it was trained for"
+            budgets = ", ".join(f"{one.budget} for {one.offset} ahead" for one in evaluations)
+            about = f"The same planner; budgets in actions: {budgets}"
             drawn_sections.append({"title": f"{name}: reach", "pictures": pictures, "about": about})
     shown = {
         "title": title,
         "sections": measured,
         "drawn": drawn_sections,
         "hex_reached": "#{:02x}{:02x}{:02x}".format(*REACHED),
-        "rows_json": json.dumps(rows).replace("</", "<\\/"),
+        "rows_json": json.dumps(rows, allow_nan=False).replace("<", "\\u003c"),
         "row_count": len(rows),
         "outcomes": OUTCOMES,
         "frame_ms": FRAME_MS,
@@ -138,6 +140,14 @@ def film_figures(evaluation: Evaluation, films: dict[tuple[str, int, int], Film]
     return drawn
 
 
+def _difference(row: dict[str, Any]) -> str:
+    shown = [
+        f"{100 * d['difference']:+.0f} ({100 * d['low']:+.0f} to {100 * d['high']:+.0f}), p = {d['p_value']:.2g} at m = {m}"
+        for m, d in row["difference"].items()
+    ]
+    return f"{row['name']}: {', '.join(shown)}"
+
+
 def other_section(folder: Path) -> tuple[str, dict[str, tuple[str, Any]], str] | None:
     """Of a folder that is no evaluation: its heading, figures by name with captions, and where its tables came from."""
     if (folder / "ablation.json").exists():
@@ -148,7 +158,11 @@ def other_section(folder: Path) -> tuple[str, dict[str, tuple[str, Any]], str] |
             if row["name"] in PROFILED:
                 profile = figures.arrival_profiles(row, f"{name}, {row['name']}")
                 drawn[f"{table['task']}_arrival_{row['name']}"] = (f"When plans arrive: {row['name']}", profile)
-        about = f"{table['trials']} trials of manifest {table['manifest'][:12]}, {table['steps']} training steps each"
+        about = (
+            f"{table['trials']} trials of manifest {table['manifest'][:12]}, world {table['world'][:12]}, {table['steps']} training steps each. "
+            f"Paired differences to {table['variants'][0]['name']} in points (95 % bootstrap interval, exact McNemar p, not corrected for "
+            f"their number): {'; '.join(_difference(row) for row in table['variants'][1:])}"
+        )
         return f"{name}: ablations", drawn, about
     if not (folder / "imagined.json").exists():
         return None
@@ -162,9 +176,16 @@ def other_section(folder: Path) -> tuple[str, dict[str, tuple[str, Any]], str] |
     about = f"{imagined['problems']} held-out problems, bundle {imagined['bundle'][:12]}, data {imagined['data'][:12]}"
     if (folder / "closed_loop.json").exists():
         executed = read_json(folder / "closed_loop.json")
+        if executed["bundle"] != imagined["bundle"]:
+            raise ValueError(f"{folder} holds tables of two bundles. Run `leplanner diagnose` again.")
         drawn[f"{task}_closed_loop"] = ("Where the closed loop settles", figures.closed_loop(executed, title))
         drawn[f"{task}_drift"] = ("Imagination against the environment", figures.drift(executed, title))
         about += f", {executed['trials']} trials of manifest {executed['manifest'][:12]}"
+        if executed["decoder"]:
+            about += (
+                f"; decoder: {executed['decoder']['ratio']:.1f} times nearer to held-out frames than the mean frame, PSNR "
+                f"{executed['decoder']['psnr']:.1f} dB, SSIM {executed['decoder']['ssim']:.4f}"
+            )
     if (folder / "panels.npz").exists():
         with np.load(folder / "panels.npz") as arrays:
             panels = {name: arrays[name] for name in arrays.files}
@@ -189,7 +210,7 @@ def _pictures(drawn: dict[str, tuple[str, Any]], number: int, folder: Path | Non
             figures.save(figure, folder, f"{number}_{name}")
         encoded = base64.b64encode(figures.rendered(figure, "svg")).decode()
         wide = figure.get_figwidth() > figures.COLUMN_IN
-        made.append(Picture(name, caption, f"data:image/svg+xml;base64,{encoded}", wide))
+        made.append(Picture(caption, f"data:image/svg+xml;base64,{encoded}", wide))
     return made
 
 
@@ -221,7 +242,10 @@ def film_table(films: dict[tuple[str, int, int], Film], evaluation: Evaluation) 
     table = []
     for trial in sorted({trial for _, _, trial in films}):
         shown = {(name, m): film for (name, m, n), film in films.items() if n == trial}
-        clips = [Clip(name, titles[name, m], animation(film), verdict(film, unit)) for (name, m), film in shown.items()]
+        clips = [
+            Clip(name, titles[name, m], animation(film), data_uri(framed(film)[-1:], ".png"), verdict(film, unit))
+            for (name, m), film in shown.items()
+        ]
         table.append(TrialClips(trial, data_uri(next(iter(shown.values())).goal[None], ".png"), clips))
     return table
 

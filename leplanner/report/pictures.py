@@ -11,7 +11,7 @@ from scipy.ndimage import binary_dilation, binary_erosion
 from ..evaluation.films import EVERY, Film
 
 BORDER_PX = 4
-REACHED, ON_ITS_WAY = (0, 158, 115), (120, 120, 120)  # a green that colour-blind eyes tell from grey
+REACHED, ON_ITS_WAY = (0, 122, 87), (200, 200, 200)  # dark and light: told apart without seeing colours
 TARGET = (204, 0, 204)
 FRAME_MS = 60 * EVERY
 PAUSE_FRAMES = 8  # at the end, before the film starts again
@@ -26,9 +26,9 @@ def outlined(frames: np.ndarray, target: np.ndarray) -> np.ndarray:
     return drawn
 
 
-def framed(film: Film, mark_target: bool = False) -> np.ndarray:
+def framed(film: Film) -> np.ndarray:
     """Copies with a border: grey on the way, green while the goal is reached."""
-    frames = outlined(film.frames, film.target) if mark_target else film.frames
+    frames = film.frames
     side = frames.shape[1] + 2 * BORDER_PX
     drawn = np.empty((len(frames), side, side, 3), np.uint8)
     for picture, frame, step in zip(drawn, frames, film.steps, strict=True):
@@ -42,9 +42,13 @@ def animation(film: Film) -> str:
     return data_uri(np.concatenate([frames, np.repeat(frames[-1:], PAUSE_FRAMES, axis=0)]), ".webp")
 
 
-def sprite(frames: np.ndarray) -> str:
-    """Frames (F, S, S, 3) beneath one another in one picture."""
-    return data_uri(frames.reshape(1, -1, *frames.shape[2:]), ".webp")
+def sprite(frames: np.ndarray, columns: int) -> str:
+    """Frames (F, S, S, 3) in one picture, row by row: WebP allows no side longer than 16,383 px."""
+    missing = -len(frames) % columns
+    padded = np.concatenate([frames, np.zeros((missing, *frames.shape[1:]), np.uint8)])
+    grid = padded.reshape(-1, columns, *frames.shape[1:]).swapaxes(1, 2)  # (rows, S, columns, S, 3)
+    side = frames.shape[1]
+    return data_uri(grid.reshape(1, -1, columns * side, 3), ".webp")
 
 
 def data_uri(frames: np.ndarray, extension: str) -> str:

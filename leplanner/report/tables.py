@@ -49,6 +49,7 @@ class Evaluation:
     task: str
     title: str  # protocol, offset, budget
     offset: int  # actions from start to goal in the data
+    budget: int  # actions
     protocol: str
     manifest: str  # digest
     seed: int
@@ -78,6 +79,7 @@ def read_evaluation(folder: Path, summary_name: str = "summary.json") -> Evaluat
         task=manifest["task"],
         title=f"{manifest['protocol']}, goals {manifest['offset']} actions ahead, budget {manifest['budget']}",
         offset=manifest["offset"],
+        budget=manifest["budget"],
         protocol=manifest["protocol"],
         manifest=summary["manifest"],
         seed=manifest["seed"],

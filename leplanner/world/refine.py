@@ -38,7 +38,7 @@ class RefineConfig:
     clip: float = 1.0
     horizon: str = "0:1,0.5:2,0.75:5"  # from this share of the steps on, rollouts of so many blocks
     pad_share: float = 0.25  # contexts cut short as at an episode's start
-    half_weights: bool = False  # end with weights that fp16 holds exactly
+    half_weights: bool = False  # end with a predictor whose weights fp16 holds exactly
     seed: int = 0
     precision: str = "auto"
     validate_every: int = 500
