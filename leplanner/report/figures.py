@@ -54,7 +54,7 @@ def styled(draw: Callable[..., Any]) -> Callable[..., Any]:
 @styled
 def success(evaluation: Evaluation, title: str) -> Any:
     """Any-time success of every method with its 95 % Wilson interval; hollow where it was held for the last steps."""
-    figure, axes = _new(COLUMN_IN, 0.6 + 0.22 * len(evaluation.methods))
+    figure, axes = _new(COLUMN_IN, 0.9 + 0.22 * len(evaluation.methods))
     for place, row in enumerate(evaluation.methods):
         colour = FAMILIES.get(row.method, REST)
         for rate, offset, fill in ((row.rates["any_time"], -0.13, colour), (row.rates["held"], 0.13, "white")):

@@ -36,7 +36,7 @@ def decoder_rollout(panel: dict[str, Any], title: str) -> Any:
 def decoder_refinement(panel: dict[str, Any], title: str) -> Any:
     """Where the plan ends in imagination after each correction, and the goal."""
     plans = len(panel["terminal"])
-    figure, axes = new_grid(1, plans + 1, COLUMN_IN, 1.25)
+    figure, axes = new_grid(1, plans + 1, COLUMN_IN, 1.4)
     for k in range(plans):
         axes[0, k].imshow(panel["terminal"][k])
         axes[0, k].set_title(f"k = {k}", fontsize=7)
@@ -50,7 +50,7 @@ def decoder_refinement(panel: dict[str, Any], title: str) -> Any:
 @styled
 def episode_strips(films: list[tuple[str, Film]], unit: str, title: str) -> Any:
     """A row for each filmed trial, its frames evenly spaced, then the goal; the target is outlined."""
-    figure, axes = new_grid(len(films), SHOWN + 1, 2 * COLUMN_IN, 0.3 + 0.86 * len(films))
+    figure, axes = new_grid(len(films), SHOWN + 1, 2 * COLUMN_IN, 0.5 + len(films))
     for row, (label, film) in enumerate(films):
         chosen = np.linspace(0, len(film.frames) - 1, SHOWN).astype(int)
         for place, frame in zip(axes[row], outlined(film.frames[chosen], film.target), strict=False):
