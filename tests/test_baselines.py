@@ -171,7 +171,7 @@ def test_a_baseline_of_another_world_is_refused(tiny_world, tiny_cache, tmp_path
     train_baseline("gcbc", tiny_world, tiny_cache, SETTINGS, tmp_path, "cpu")
     config = (tmp_path / "config.json").read_text()
     (tmp_path / "config.json").write_text(config.replace(tiny_world.digest, "0" * 64))
-    with pytest.raises(ValueError, match="another world"):
+    with pytest.raises(ValueError, match="another encoder"):
         load_baseline(tmp_path, tiny_world)
     with pytest.raises(ValueError, match="leplanner baselines"):
         load_baseline(tmp_path / "nothing", tiny_world)

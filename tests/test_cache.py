@@ -1,4 +1,4 @@
-"""The latent cache: equal to encoding, refused for another world or dataset, resumed after a kill."""
+"""The latent cache: equal to encoding, refused for another encoder or dataset, resumed after a kill."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def train_baseline(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         model = make(*shape, settings)
-    inputs = {"world": world.digest, "data": cache.data_digest}
+    inputs = {"encoder": world.encoder_digest, "data": cache.data_digest}
     run = digest_json([name, dataclasses.asdict(settings), dataclasses.asdict(config), inputs])
     learner = Learner(model, config, pick_device(device), run)
     fixed = draw_transitions(held_out, np.random.default_rng(0), 1024, settings.max_offset)
@@ -121,9 +121,9 @@ def load_baseline(folder: str | Path, world: World) -> LearnedPolicy:
     config = read_json(folder / "config.json")
     if config.get("kind") != "leplanner baseline" or config.get("name") not in LEARNED:
         raise ValueError(f"{folder}/config.json does not describe a known baseline ({', '.join(LEARNED)}).")
-    if config["provenance"]["inputs"]["world"] != world.digest:
+    if config["provenance"]["inputs"].get("encoder") != world.encoder_digest:
         raise ValueError(
-            f"The baseline at {folder} was trained on another world's latents. Train it again on this world's."
+            f"The baseline at {folder} was trained on another encoder's latents. Train it again on this world's."
         )
     make, settings = LEARNED[config["name"]]
     model = make(*config["shape"], settings(**config["settings"]))
