@@ -167,10 +167,10 @@ def test_a_deadline_must_be_given_to_who_needs_it(tiny_world, tiny_cache, tmp_pa
         policy.decide(Request(problem, None, None, (1, 2)))
 
 
-def test_a_baseline_of_another_world_is_refused(tiny_world, tiny_cache, tmp_path):
+def test_a_baseline_of_another_encoder_is_refused(tiny_world, tiny_cache, tmp_path):
     train_baseline("gcbc", tiny_world, tiny_cache, SETTINGS, tmp_path, "cpu")
     config = (tmp_path / "config.json").read_text()
-    (tmp_path / "config.json").write_text(config.replace(tiny_world.digest, "0" * 64))
+    (tmp_path / "config.json").write_text(config.replace(tiny_world.encoder_digest, "0" * 64))
     with pytest.raises(ValueError, match="another encoder"):
         load_baseline(tmp_path, tiny_world)
     with pytest.raises(ValueError, match="leplanner baselines"):
