@@ -89,7 +89,9 @@ def run(
         learned = _learned(task, scale, device, first, file, base, refines)
         stages |= learned.stages
     parts |= learned.parts | {"GC-IDM, for comparison": rivals / "gcidm"}
-    making = Making(_command(task, scale, world, data, trials, search_trials), scale, file, parts, practised)
+    making = Making(
+        _command(task, scale, world, data, trials, search_trials), scale, file, parts, (practised,) if practised else ()
+    )
     planner, used = base / "planner", learned.world
     latents = (early if practised else base) / "latents"  # GC-IDM imitates the behaviour, not our planner
     stages |= {

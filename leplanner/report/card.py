@@ -22,7 +22,7 @@ class Making:
     scale: str
     data: Path
     stages: dict[str, Path]  # title -> folder of a trained part, in order
-    practised: Path | None = None  # the data with what an earlier planner played
+    practised: tuple[Path, ...] = ()  # the data with what earlier planners played, in order
 
 
 def model_card(bundle: Path, evaluation: Path, making: Making) -> str:
@@ -93,15 +93,16 @@ def _data(file: Path) -> str:
     return f"Data: {file.name}. Of the episodes 95 % train planner and density, the rest are held out."
 
 
-def _practice(file: Path | None) -> list[str]:
-    if file is None:
-        return []
-    with h5py.File(file, "r") as opened:
-        config = json.loads(str(opened.attrs["leplanner"]))["config"]
-    return [
-        f"Practice: {config['episodes']} episodes of {config['steps']} actions that an earlier planner (bundle "
-        f"`{config['practised_by'][:12]}`) played from rows of training episodes towards later ones, seed {config['seed']}, added to the data."
-    ]
+def _practice(files: tuple[Path, ...]) -> list[str]:
+    lines = []
+    for file in files:
+        with h5py.File(file, "r") as opened:
+            config = json.loads(str(opened.attrs["leplanner"]))["config"]
+        lines.append(
+            f"Practice: {config['episodes']} episodes of {config['steps']} actions that an earlier planner (bundle "
+            f"`{config['practised_by'][:12]}`) played from rows of training episodes towards later ones, seed {config['seed']}, added to the data."
+        )
+    return lines
 
 
 def _stages(stages: dict[str, Path]) -> list[str]:
