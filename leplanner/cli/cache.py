@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import arg
 
 from ..data.cache import build_cache, open_cache
 from ..data.episodes import open_episodes
+from ..planner.planner import load_bundle
 from ..precision import pick_device
 from ..tasks import get_task
 from ..world.world import load_world
+from ..zoo import find_bundle
 from .options import MaybePath, TaskName, world_folder
 from .progress import bar, console
 
@@ -16,6 +21,7 @@ from .progress import bar, console
 def cache(
     task: TaskName,
     world: MaybePath = None,
+    bundle: Annotated[str | None, arg(help_behavior_hint="", metavar="BUNDLE")] = None,
     data: MaybePath = None,
     out: MaybePath = None,
     known: MaybePath = None,
@@ -29,6 +35,7 @@ def cache(
     Args:
         task: tworoom, pusht, reacher or cube.
         world: world folder (default: runs/TASK/refined, else runs/TASK/world).
+        bundle: instead of --world, the world of a shipped task's name, a bundle folder or a Hugging Face id.
         data: dataset (default: runs/TASK/data.h5).
         out: cache folder (default: runs/TASK/latents).
         known: a cache of data with which these begin, e.g. of those before practice: only what is new is encoded.
@@ -36,9 +43,10 @@ def cache(
         device: auto, cpu, cuda, mps.
     """
     base = Path("runs") / task
-    frozen = load_world(world_folder(world, task)).to(pick_device(device))
+    folder = find_bundle(bundle) if bundle else world_folder(world, task)
+    frozen = (load_bundle(folder).world if bundle else load_world(folder)).to(pick_device(device))
     if frozen.spec.task != task:
-        raise ValueError(f"The world at {world_folder(world, task)} is {frozen.spec.task}'s, but {task} was asked for.")
+        raise ValueError(f"The world at {folder} is {frozen.spec.task}'s, but {task} was asked for.")
     episodes = open_episodes(data or base / "data.h5", get_task(task), in_memory=False)
     out = out or base / "latents"
     with bar(f"cache {task}", "frames") as update:

@@ -134,7 +134,7 @@ def _learned(
     used = folder / "refined" if refines else world
     latents, supported, planner = (folder / name for name in ("latents", "density", "planner"))
     known, start = (early / "latents", early / "planner") if early else (None, None)
-    stages: Stages = {"cache": lambda: cache.cache(task, world, file, latents, known, device=device)}
+    stages: Stages = {"cache": lambda: cache.cache(task, world, None, file, latents, known, device=device)}
     if refines:
         stages["refine world"] = lambda: worlds.refine(task, world, latents, used, scale, device=device)
     stages |= {  # the density is of the behaviour: what a planner did is no reason to do it again
