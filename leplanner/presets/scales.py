@@ -121,7 +121,8 @@ def _compact_cube(scale: Scale) -> Scale:
         collect=replace(scale.collect, episodes=3000, size=96),
         model=replace(scale.model, encoder=replace(scale.model.encoder, frame_size=96)),
         train=replace(scale.train, steps=1400, grounding=1.0),
-        planner_train=replace(scale.planner_train, deviate_share=0.25),
+        # few frames of a hard world: plans must stay near what the data did
+        planner_train=replace(scale.planner_train, deviate_share=0.25, support_weight=0.3),
         practice_episodes=1500,
     )
 
