@@ -117,7 +117,20 @@ def test_the_verbs_draw_films_and_panels(trained, tiny_planner, tworoom_file, tw
     data = ["tworoom", "--bundle", "bundle", "--data", str(tworoom_file)]
     assert main(["decoder", *data, "--scale", "tiny", "--steps", "20"]) == 0
     assert "times), PSNR" in capsys.readouterr().out
-    evaluation = ["--trials", "1", "--films", "1", "--methods", "leplanner", "--replan", "1", "--workers", "1", "--out", "evaluation"]
+    evaluation = [
+        "--trials",
+        "1",
+        "--films",
+        "1",
+        "--methods",
+        "leplanner",
+        "--replan",
+        "1",
+        "--workers",
+        "1",
+        "--out",
+        "evaluation",
+    ]
     assert main(["evaluate", *data, *evaluation]) == 0
     world = tiny_planner.world
     build_cache(tworoom, world.latents, world.spec.model.latent, world.encoder_digest, tmp_path / "latents")
