@@ -53,12 +53,12 @@ def episode_strips(films: list[tuple[str, Film]], unit: str, title: str) -> Any:
     figure, axes = new_grid(len(films), SHOWN + 1, 2 * COLUMN_IN, 0.5 + len(films))
     for row, (label, film) in enumerate(films):
         chosen = np.linspace(0, len(film.frames) - 1, SHOWN).astype(int)
-        for place, frame in zip(axes[row], outlined(film.frames[chosen], film.target), strict=False):
+        for place, frame in zip(axes[row, :SHOWN], outlined(film.frames[chosen], film.target), strict=True):
             place.imshow(frame)
         axes[row, -1].imshow(film.goal)
         axes[row, 0].set_ylabel(label, fontsize=6)
         axes[row, -1].set_xlabel(f"{film.error[-1]:.2g} {unit} off", fontsize=6)
-        for place, index in zip(axes[row], chosen, strict=False):
+        for place, index in zip(axes[row, :SHOWN], chosen, strict=True):
             place.set_xlabel(f"step {film.steps[index]}", fontsize=6)
     axes[0, -1].set_title("goal", fontsize=7)
     figure.suptitle(title)
