@@ -74,7 +74,8 @@ def trajectory(film: Film, task: Task, title: str) -> Any:
     place.imshow(film.frames[0])
     place.contour(film.target, levels=[0.5], colors=["#{:02x}{:02x}{:02x}".format(*TARGET)], linewidths=1)
     paths = task.plan_view(film.states) * size  # (T+1, P, 2)
-    for number, colour in zip(range(paths.shape[1]), (VERMILION, BLUE, ORANGE, PURPLE), strict=False):
+    for number in range(paths.shape[1]):
+        colour = (VERMILION, BLUE, ORANGE, PURPLE)[number % 4]
         place.plot(*paths[:, number].T, color=colour, lw=1.2)
         place.plot(*paths[film.thoughts.decided, number].T, "o", ms=2.5, color=colour)
     place.set_xlabel(f"{film.error[0]:.3g} to {film.error[-1]:.3g} {task.error_unit} away")
