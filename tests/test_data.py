@@ -323,6 +323,27 @@ def test_the_start_of_an_episode_is_padded_and_so_is_a_share_of_the_rest(plan_wi
     assert 0.1 < padded[deep].mean() < 0.25  # a quarter is cut, to 0, 1 or 2 blocks of history
 
 
+def test_second_attempts_begin_astray_and_want_the_goal_that_was_played_for(rng):
+    episodes = synthetic_episodes(rng, lengths=(31, 31, 26))
+    latents = rng.normal(size=(episodes.rows, 8)).astype(np.float16)
+    latents[72] = latents[20]  # the second played row below is where it was wanted
+    scale = ActionScale(np.zeros(2), np.ones(2))
+    played = replace(episodes, goals=np.array([-1, -1, 20]))
+    windows = PlanWindows(latents, played, np.arange(3), scale, 5, 3, pad_share=0.0, retry_share=0.5)
+    assert set(windows.astray) == set(range(62, 83)) - {72}
+    batch = windows.draw(rng, 4000, max_offset=5)
+    again = (batch.goal == latents[20].astype(np.float32)).all(axis=1) & (batch.offset == 5)
+    assert 0.45 < again.mean() < 0.56  # some others have that goal too
+    starts = {row for row in range(62, 83) if row != 72}
+    found = {tuple(latent) for latent in batch.context[again, -1]}
+    assert found >= {tuple(latents[row].astype(np.float32)) for row in starts}
+    assert len(batch.offset) == len(batch.past_blocks) == len(batch.first_block) == 4000
+    with pytest.raises(ValueError, match="no episode was played towards a goal"):
+        PlanWindows(latents, episodes, np.arange(3), scale, 5, 3, retry_share=0.5)
+    with pytest.raises(ValueError, match="no episode was played towards a goal"):
+        PlanWindows(latents, played, np.arange(2), scale, 5, 3, retry_share=0.5)  # the played one is not among them
+
+
 def test_empty_planning_data_is_an_error(rng):
     episodes = synthetic_episodes(rng, lengths=(4, 5))
     with pytest.raises(ValueError, match="none of 2 episodes has 6 rows"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -50,13 +51,32 @@ def test_practice_starts_where_training_episodes_were_and_records_what_was_done(
     joined, sim = open_episodes(practised, TASKS["tworoom"]), simulators("tworoom")
     held_out = is_validation(tworoom.ids)
     states = tworoom.states.reshape(20, 9, 2)[~held_out, :8].reshape(-1, 2)  # rows with a block after them
-    for start in joined.starts[20:]:
+    assert (joined.goals[:20] == -1).all()
+    for start, goal in zip(joined.starts[20:], joined.goals[20:], strict=True):
+        begun = np.flatnonzero((joined.states[: tworoom.rows] == joined.states[start]).all(axis=1))
+        assert any(row < goal <= row + 8 and row // 9 == goal // 9 for row in begun)  # later in the same episode
         assert (joined.states[start] == states).all(axis=1).any()
         sim.set_state(joined.states[start])
         for row in range(start, start + 4):
             for action in joined.actions[row]:
                 sim.step(action)
             np.testing.assert_array_equal(sim.state(), joined.states[row + 1])
+
+
+def test_goals_go_with_the_latents_and_count_in_the_digest(practised, tworoom, tmp_path):
+    joined = open_episodes(practised, TASKS["tworoom"])
+    cache = build_cache(joined, lambda frames: np.zeros((len(frames), 4)), 4, "encoder", tmp_path / "latents")
+    np.testing.assert_array_equal(cache.episodes.goals, joined.goals)
+    with h5py.File(practised, "r") as source, h5py.File(tmp_path / "other.h5", "w") as copy:
+        for name in source:
+            source.copy(name, copy)
+        copy.attrs.update(source.attrs)
+        copy["ep_goal"][20] += 1
+    assert open_episodes(tmp_path / "other.h5", TASKS["tworoom"]).digest != joined.digest
+    with h5py.File(tmp_path / "other.h5", "r+") as copy:
+        copy["ep_goal"][20] = joined.rows
+    with pytest.raises(ValueError, match="'ep_goal' must hold a row below"):
+        open_episodes(tmp_path / "other.h5", TASKS["tworoom"])
 
 
 def test_practice_is_a_function_of_seed_and_planner(player, practised, tworoom_file, tmp_path):
@@ -75,7 +95,7 @@ def test_noise_is_seen_by_the_controller(player, tiny_planner, simulators):
     sim, executed = simulators("tworoom"), []
     for noise in (3.0, 0.0):
         loud = replace(player, noisy_share=1.0, noise=noise)
-        controller = loud.begin(sim, np.random.default_rng(0))
+        controller, _ = loud.begin(sim, np.random.default_rng(0))
         done = []
         for _ in range(5):
             frame = sim.render(32) if controller.needs_frame else None

@@ -94,6 +94,18 @@ def test_replaying_stored_actions_reaches_the_stored_goal(name, least, simulator
     assert np.mean(reached) >= least
 
 
+def test_the_hand_is_where_the_simulator_says(simulators):
+    sim = simulators("cube")
+    episode = run_episode(TASKS["cube"], sim, CollectConfig("cube", episodes=1, steps=50, every=5, size=16), 0)
+    read = TASKS["cube"].probe(episode["state"])
+    for state, values in zip(episode["state"], read, strict=True):
+        sim.set_state(state)
+        told = sim.info()
+        np.testing.assert_allclose(values[3:6], told["proprio/effector_pos"], atol=1e-9)
+        np.testing.assert_allclose(values[6], told["proprio/gripper_opening"][0], atol=1e-9)
+    assert np.ptp(read[:, 3:6], axis=0).min() > 0.02  # it moved
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_same_seed_same_episode_bit_for_bit(name, simulators):
     task, sim = TASKS[name], simulators(name)

@@ -37,6 +37,8 @@ def train(
     support_weight: ScaleFloat = None,
     smooth_weight: ScaleFloat = None,
     deviate_share: ScaleFloat = None,
+    retry_share: ScaleFloat = None,
+    far_share: ScaleFloat = None,
     curriculum: ScaleStr = None,
     seed: ScaleInt = None,
     precision: ScaleStr = None,
@@ -68,6 +70,8 @@ def train(
         support_weight: lambda_sup, of leaving the data's support; 0 needs no density.
         smooth_weight: of changes from one action to the next, which a world that sees only ends of blocks cannot judge.
         deviate_share: share of problems that begin one imagined block off the data's way.
+        retry_share: share of problems that begin where a played episode went astray (`leplanner practice`), with its goal.
+        far_share: share of problems whose goal is as far away as the curriculum allows.
         curriculum: farthest goals in blocks by share of the steps, e.g. 0:2,0.25:3,0.5:5.
         seed: of initialisation, batches and dropout.
         precision: auto (measured), fp32 or bf16.
@@ -79,6 +83,8 @@ def train(
     chosen |= {"hold_weight": hold_weight, "path_weight": path_weight, "support_weight": support_weight}
     chosen |= {
         "deviate_share": deviate_share,
+        "retry_share": retry_share,
+        "far_share": far_share,
         "smooth_weight": smooth_weight,
         "curriculum": curriculum,
         "seed": seed,

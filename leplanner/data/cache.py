@@ -79,6 +79,8 @@ def build_cache(
     columns = {"starts": episodes.starts, "lengths": episodes.lengths, "ids": episodes.ids, "actions": episodes.actions}
     if episodes.states is not None:
         columns["states"] = episodes.states
+    if episodes.goals is not None:
+        columns["goals"] = episodes.goals
     write_arrays(folder / "index.npz", columns)
     partial.replace(folder / "latents.npy")
     config = {"kind": "leplanner latent cache", **identity, "rows": episodes.rows, "latent": latent}
@@ -147,5 +149,6 @@ def open_cache(folder: str | Path, encoder_digest: str | None = None, data_diges
         steps_per_row=config["steps_per_row"],
         digest=config["data_digest"],
         meta=config["meta"],
+        goals=columns.get("goals"),
     )
     return LatentCache(latents, episodes, config["encoder_digest"], config["data_digest"])

@@ -51,7 +51,9 @@ class Player(Protocol):
         """What tells it from others, stored with the data."""
         ...
 
-    def begin(self, sim: Simulator, rng: np.random.Generator) -> Behaviour: ...
+    def begin(self, sim: Simulator, rng: np.random.Generator) -> tuple[Behaviour, int]:
+        """Who acts, and the row of the data that it acts towards."""
+        ...
 
 
 def run_episode(
@@ -60,7 +62,7 @@ def run_episode(
     """One episode, a function of (seed, index) alone. The reset frame is the first row; the last row has no action."""
     rng = np.random.default_rng([config.seed, index])
     sim.start(rng)
-    behaviour = player.begin(sim, rng) if player else task.behaviour(sim, rng)
+    behaviour, goal = player.begin(sim, rng) if player else (task.behaviour(sim, rng), -1)
     rows = config.steps // config.every + 1
     pixels = np.empty((rows, config.size, config.size, 3), np.uint8)
     states = np.empty((rows, task.state_dim), np.float64)
@@ -72,7 +74,7 @@ def run_episode(
             action = np.asarray(behaviour.act(pixels[row]), dtype=np.float32)
             actions[row, step] = action
             sim.step(action)
-    return {"pixels": pixels, "state": states, "action": actions.reshape(rows, -1)}
+    return {"pixels": pixels, "state": states, "action": actions.reshape(rows, -1), "goal": np.array(goal)}
 
 
 _worker: dict[str, Any] = {}  # a process keeps its simulator between parts
@@ -158,6 +160,7 @@ def _check_same(out: Path, wanted: dict[str, Any]) -> None:
 
 
 COLUMNS = ("pixels", "action", "state", "ep_len", "ep_offset", "episode_idx", "step_idx")
+GOAL = "ep_goal"  # of practised files besides: the row an episode was played towards, -1 for behaviour
 
 
 def _merge(config: CollectConfig, wanted: dict[str, Any], parts: list[Path], out: Path, onto: Path | None) -> None:
@@ -179,6 +182,8 @@ def _merge(config: CollectConfig, wanted: dict[str, Any], parts: list[Path], out
             with np.load(path) as arrays:
                 episodes, row = len(arrays["action"]), len(pixels)
                 _append(file, {name: arrays[name].reshape(-1, *arrays[name].shape[2:]) for name in COLUMNS[:3]})
+                if onto is not None:
+                    _append(file, {GOAL: arrays["goal"]})
             numbers = np.arange(episodes)
             index = {"ep_len": np.full(episodes, rows_an_episode), "ep_offset": row + numbers * rows_an_episode}
             index["episode_idx"] = np.repeat(ids[first + numbers], rows_an_episode)
@@ -211,6 +216,8 @@ def _copy_episodes(source: Path, file: Any, rows: int = 4096) -> None:
         for name in COLUMNS:
             for start in range(0, len(other[name]), rows):
                 _append(file, {name: other[name][start : start + rows]})
+        goals = other[GOAL][:] if GOAL in other else np.full(len(other["ep_len"]), -1)
+        file.create_dataset(GOAL, data=goals.astype(np.int64), maxshape=(None,))
 
 
 def _check_continues(source: Path, config: CollectConfig) -> None:

@@ -42,6 +42,7 @@ class Episodes:
     steps_per_row: int
     digest: str
     meta: dict[str, Any] = field(repr=False, default_factory=dict)
+    goals: Array | None = field(repr=False, default=None)  # (E,) the row it was played towards; -1: none is known
 
     @property
     def action_dim(self) -> int:
@@ -151,6 +152,7 @@ def _read_hdf5(file: h5py.File, path: Path, task: Task | None, in_memory: bool |
     if in_memory or (in_memory is None and int(np.prod(pixels.shape)) < 6e9):
         frames = _read(pixels, path)
     meta = json.loads(file.attrs.get("leplanner", "{}"))
+    goals = _read_goals(file, len(starts), len(pixels), path)
     return Episodes(
         frames=frames,
         actions=actions,
@@ -159,8 +161,9 @@ def _read_hdf5(file: h5py.File, path: Path, task: Task | None, in_memory: bool |
         lengths=lengths,
         ids=_episode_ids(file, starts, len(pixels), path),
         steps_per_row=steps_per_row,
-        digest=content_digest(frames, actions, states, starts, lengths),
+        digest=content_digest(frames, actions, states, starts, lengths, goals),
         meta=meta,
+        goals=goals,
     )
 
 
@@ -241,6 +244,17 @@ def _episode_ids(file: h5py.File, starts: Array, rows: int, path: Path) -> Array
     return np.arange(len(starts), dtype=np.int64)
 
 
+def _read_goals(file: h5py.File, episodes: int, rows: int, path: Path) -> Array | None:
+    if "ep_goal" not in file:
+        return None
+    goals = _read(_column(file, "ep_goal", path), path).reshape(-1).astype(np.int64)
+    if len(goals) != episodes or (goals < -1).any() or (goals >= rows).any():
+        raise ValueError(
+            f"{path}: column 'ep_goal' must hold a row below {rows}, or -1, for each of {episodes} episodes. The file is damaged."
+        )
+    return goals
+
+
 def _check_index(path: Path, starts: Array, lengths: Array, columns: dict[str, int | None]) -> None:
     rows = columns["pixels"]
     assert rows is not None
@@ -261,9 +275,11 @@ def _check_index(path: Path, starts: Array, lengths: Array, columns: dict[str, i
         raise ValueError(f"{path}: episodes in 'ep_offset' overlap or are out of order; they must follow one another.")
 
 
-def content_digest(frames: Frames, actions: Array, states: Array | None, starts: Array, lengths: Array) -> str:
+def content_digest(
+    frames: Frames, actions: Array, states: Array | None, starts: Array, lengths: Array, goals: Array | None = None
+) -> str:
     """Of everything but the frames, and of a sample of those: hashing terabytes of pixels would take hours."""
     sample = np.unique(np.linspace(0, frames.shape[0] - 1, 32).astype(int))
     parts = [np.asarray(frames[sample]).tobytes(), str(tuple(frames.shape)).encode(), actions.tobytes()]
     parts += [b"" if states is None else states.tobytes(), starts.tobytes(), lengths.tobytes()]
-    return digest_bytes(*parts)
+    return digest_bytes(*parts, *([] if goals is None else [goals.tobytes()]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -46,6 +46,9 @@ class RolloutBatch:
     past_blocks: Array  # (B, N-1, A)
     blocks: Array  # (B, H, A) what the data did next
     latents: Array  # (B, H, D) where that led
+
+
+ASTRAY = 0.01  # farther from the goal than this share of how far apart any two rows are
 
 
 class BlockTable:
@@ -98,7 +101,8 @@ class PlanWindows:
     """Planning samples over cached latents.
 
     A share of the contexts is cut short and padded as at the start of an episode (the first frame repeated,
-    raw zero actions between), so that a controller's first decisions are in distribution.
+    raw zero actions between), so that a controller's first decisions are in distribution. Of practised data, a share may
+    be second attempts: from where a planner went astray, again to the goal that it was played for.
     """
 
     def __init__(
@@ -110,8 +114,11 @@ class PlanWindows:
         block: int,
         context: int,
         pad_share: float = 0.25,
+        retry_share: float = 0.0,
+        far_share: float = 0.0,
     ):
-        self.latents, self.context, self.pad_share = latents, context, pad_share
+        self.latents, self.context = latents, context
+        self.pad_share, self.retry_share, self.far_share = pad_share, retry_share, far_share
         self.table = BlockTable(episodes, scale, block)
         stride = self.table.stride
         self.current = episodes.episode_rows(chosen, ahead=stride)
@@ -120,12 +127,42 @@ class PlanWindows:
                 f"No planning sample fits: none of {len(chosen)} episodes has {stride + 1} rows. Collect more or longer episodes."
             )
         self.history, self.future = _blocks_around(episodes, stride)
+        if retry_share:
+            self.astray, self.wanted = self._find_astray(episodes, chosen)
 
     def draw(self, rng: np.random.Generator, count: int, max_offset: int) -> PlanBatch:
-        """The offset is uniform over what the episode still holds, up to `max_offset` blocks."""
-        current = self.current[rng.integers(len(self.current), size=count)]
-        offset = 1 + (rng.random(count) * np.minimum(self.future[current], max_offset)).astype(np.int64)
-        return self.at(current, offset, self._draw_history(rng, current))
+        """The offset is uniform over what the episode still holds, up to `max_offset` blocks; a share has the farthest."""
+        retries = int(rng.binomial(count, self.retry_share)) if self.retry_share else 0
+        current = self.current[rng.integers(len(self.current), size=count - retries)]
+        farthest = np.minimum(self.future[current], max_offset)
+        offset = 1 + (rng.random(count - retries) * farthest).astype(np.int64)
+        if self.far_share:
+            offset = np.where(rng.random(count - retries) < self.far_share, farthest, offset)
+        batch = self.at(current, offset, self._draw_history(rng, current))
+        return _joined(batch, self._draw_retries(rng, retries, max_offset)) if retries else batch
+
+    def _draw_retries(self, rng: np.random.Generator, count: int, offset: int) -> PlanBatch:
+        """No data says when their goals can be reached: they are asked for at the end of a plan."""
+        chosen = rng.integers(len(self.astray), size=count)
+        current, wanted = self.astray[chosen], self.wanted[chosen]
+        context, past_blocks = self._contexts(current, self._draw_history(rng, current))
+        goal = self.latents[wanted].astype(np.float32)
+        return PlanBatch(context, past_blocks, goal, np.full(count, offset), self.table.leaving(current))
+
+    def _find_astray(self, episodes: Episodes, chosen: Array) -> tuple[Array, Array]:
+        """Rows of played episodes that are not at their goals, and the rows of these goals."""
+        goals = np.full(len(episodes.starts), -1) if episodes.goals is None else episodes.goals
+        played = chosen[goals[chosen] >= 0]
+        rows = episodes.episode_rows(played, ahead=self.table.stride)
+        wanted = np.repeat(goals[played], np.maximum(episodes.lengths[played] - self.table.stride, 0))
+        if len(rows) == 0:
+            raise ValueError(
+                "Second attempts need practised data, and here no episode was played towards a goal. Make some: leplanner practice TASK"
+            )
+        here, there = (self.latents[at].astype(np.float32) for at in (rows, wanted))
+        apart = np.square(here - there).mean(axis=1)
+        astray = apart > ASTRAY * np.square(here - here[::-1]).mean()
+        return rows[astray], wanted[astray]
 
     def draw_rollouts(self, rng: np.random.Generator, count: int, horizon: int) -> RolloutBatch:
         far = self.current[self.future[self.current] >= horizon]
@@ -170,6 +207,11 @@ class PlanWindows:
         blocks = self.table.leaving(rows[:, :-1])
         blocks[back[:-1] > history[:, None]] = self.table.zero
         return self.latents[rows].astype(np.float32), blocks
+
+
+def _joined(one: PlanBatch, other: PlanBatch) -> PlanBatch:
+    parts = ((getattr(batch, field.name) for batch in (one, other)) for field in fields(PlanBatch))
+    return PlanBatch(*(np.concatenate(list(part)) for part in parts))
 
 
 def _blocks_around(episodes: Episodes, stride: int) -> tuple[Array, Array]:

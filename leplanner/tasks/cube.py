@@ -13,6 +13,20 @@ SUCCESS_M = 0.04
 BLOCK, TURN = slice(14, 17), [18, 19, 20, 17]  # the cube's position, and its quaternion in SciPy's order (x, y, z, w)
 
 
+# the arm's joints: where each sits on the link before it, how it is turned there, and its axis
+_QUARTER = np.pi / 2
+JOINTS = (
+    ((0.0, 0.0, 0.163), (0.0, 0.0, _QUARTER), (0, 0, 1)),
+    ((0.0, 0.138, 0.0), (0.0, _QUARTER, 0.0), (0, 1, 0)),
+    ((0.0, -0.131, 0.425), (0.0, 0.0, 0.0), (0, 1, 0)),
+    ((0.0, 0.0, 0.392), (0.0, _QUARTER, 0.0), (0, 1, 0)),
+    ((0.0, 0.127, 0.0), (0.0, 0.0, 0.0), (0, 0, 1)),
+    ((0.0, 0.0, 0.1), (0.0, 0.0, 0.0), (0, 1, 0)),
+)
+HAND = np.array([0.0, 0.1 + 0.0108 + 0.145, 0.0])  # from the last joint to between the fingertips
+FINGERS, CLOSED_RAD = 6, 0.8  # the finger's joint, and its angle when the empty hand is closed
+
+
 def error(state: Array, goal: Array) -> Array:
     return np.linalg.norm(state[..., BLOCK] - goal[..., BLOCK], axis=-1)
 
@@ -31,6 +45,22 @@ def strict(states: Array, goal: Array) -> bool:
     """Within 3 cm and 15 degrees for 3 steps."""
     visited = states[1:]
     return held((error(visited, goal) < 0.03) & (turn(visited, goal) < np.deg2rad(15)), 3)
+
+
+def hand(state: Array) -> Array:
+    """Where the fingertips are: (..., S) -> (..., 3)."""
+    angles = state[..., : len(JOINTS)].reshape(-1, len(JOINTS))
+    place, turned = np.zeros((len(angles), 3)), Rotation.identity(len(angles))
+    for (offset, mounted, axis), angle in zip(JOINTS, angles.T, strict=True):
+        place = place + turned.apply(offset)
+        turned = turned * Rotation.from_rotvec(mounted) * Rotation.from_rotvec(angle[:, None] * np.array(axis))
+    return (place + turned.apply(HAND)).reshape(*state.shape[:-1], 3)
+
+
+def probe(state: Array) -> Array:
+    """Cube, hand and fingers: whether a grasp will hold is decided by a centimetre between them."""
+    closed = np.clip(state[..., FINGERS, None] / CLOSED_RAD, 0.0, 1.0)
+    return np.concatenate([state[..., BLOCK], hand(state), closed], axis=-1)
 
 
 class RestlessOracle:
@@ -113,9 +143,9 @@ TASK = Task(
     error=error,
     success=success,
     strict=strict,
-    probe_names=("block_x", "block_y", "block_z"),
-    probe_unit="m",
-    probe=lambda state: state[..., BLOCK],
+    probe_names=("block_x", "block_y", "block_z", "hand_x", "hand_y", "hand_z", "closed"),
+    probe_unit="m, closed: share",
+    probe=probe,
     behaviour=RestlessOracle,
     away=away,
 )

@@ -146,16 +146,22 @@ class World:
         chosen = np.arange(len(episodes.starts)) if chosen is None else chosen
         return WorldWindows(episodes, chosen, self.spec.action_scale, self.spec.block, self.spec.model.context)
 
-    def plan_windows(self, cache: LatentCache, pad_share: float = 0.25) -> tuple[PlanWindows, PlanWindows]:
-        """Planning samples of this world's latent cache: from training episodes, and from held-out ones."""
+    def plan_windows(
+        self, cache: LatentCache, pad_share: float = 0.25, retry_share: float = 0.0, far_share: float = 0.0
+    ) -> tuple[PlanWindows, PlanWindows]:
+        """Planning samples of this world's latent cache: from training episodes, and from held-out ones. The last two
+        shares are of training only."""
         if cache.encoder_digest != self.encoder_digest:
             raise ValueError(
                 f"The latent cache was made by another encoder ({cache.encoder_digest[:12]}, this world's is "
                 f"{self.encoder_digest[:12]}). Encode the dataset with this world: leplanner cache TASK --out DIR"
             )
         shape = (self.spec.action_scale, self.spec.block, self.spec.model.context, pad_share)
-        train, held_out = (PlanWindows(cache.latents, cache.episodes, side, *shape) for side in split(cache.episodes))
-        return train, held_out
+        train, held_out = split(cache.episodes)
+        return (
+            PlanWindows(cache.latents, cache.episodes, train, *shape, retry_share, far_share),
+            PlanWindows(cache.latents, cache.episodes, held_out, *shape),
+        )
 
     def rollout(self, context: Tensor, past_blocks: Tensor, plan: Tensor) -> Tensor:
         """Latents (B, N, D), standardised blocks (B, N-1, A) and (B, H, A) -> imagined latents (B, H, D)."""
