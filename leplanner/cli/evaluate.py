@@ -36,7 +36,7 @@ def evaluate(
     methods: Comma = "leplanner,random,nothing,replay",
     protocol: str = "nontrivial",
     offset: int = 25,
-    budget: int = 50,
+    budget: MaybeInt = None,
     replan: Comma = "1,5",
     trials: int = 200,
     search_trials: MaybeInt = None,
@@ -71,7 +71,7 @@ def evaluate(
         methods: names, separated by commas.
         protocol: nontrivial (held-out, without pairs that are solved at once or by doing nothing), heldout, or official.
         offset: environment actions from start to goal in the data.
-        budget: environment actions a trial may take.
+        budget: environment actions a trial may take (default: twice the offset).
         replan: blocks executed before planning again; several separated by commas.
         trials: how many.
         search_trials: how many for the searches, which take seconds a decision (default: all).
@@ -94,6 +94,7 @@ def evaluate(
     """
     spec = get_task(task)
     base = Path("runs") / task
+    budget = 2 * offset if budget is None else budget
     if history not in ("padded", "real"):
         raise ValueError(f"--history must be padded or real; got {history!r}.")
     config = EvaluationConfig(

@@ -75,6 +75,11 @@ def draw_manifest(
         raise ValueError(
             f"The goal offset {offset} is not a multiple of the {episodes.steps_per_row} actions between this dataset's rows."
         )
+    if budget < offset:
+        raise ValueError(
+            f"The data took {offset} actions to these goals; a budget of {budget} gives no method a chance. Ask for a --budget of "
+            f"{offset} or more, or for a shorter --offset."
+        )
     ahead = offset // episodes.steps_per_row
     chosen = np.arange(len(episodes.starts)) if protocol == "official" else split(episodes)[1]
     rows = episodes.episode_rows(chosen, ahead=ahead)  # a goal beyond its episode's end is no trial
