@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -27,21 +27,27 @@ Item = TypeVar("Item")
 Metrics = dict[str, Any]  # a line of metrics.jsonl: numbers, or lists of them
 
 
-@dataclass(frozen=True)
-class LearnConfig:
-    """What the loop reads, the same for all that learns here; each kind of training sets defaults of its own."""
+class LearnSettings(Protocol):
+    """What the loop reads of a training configuration."""
 
-    steps: int
-    batch: int
-    learning_rate: float
-    weight_decay: float
-    warmup_share: float | None = 0.05  # of the steps, then the rate falls; None: a constant rate
-    clip: float = 1.0
-    half_weights: bool = False  # end with weights that fp16 holds exactly
-    seed: int = 0
-    precision: str = "auto"
-    validate_every: int = 250
-    checkpoint_minutes: float = 3.0
+    @property
+    def steps(self) -> int: ...
+    @property
+    def learning_rate(self) -> float: ...
+    @property
+    def weight_decay(self) -> float: ...
+    @property
+    def warmup_share(self) -> float | None: ...  # None: a constant learning rate
+    @property
+    def clip(self) -> float: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def precision(self) -> str: ...
+    @property
+    def validate_every(self) -> int: ...
+    @property
+    def checkpoint_minutes(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,7 @@ class TrainProgress:
 class Learner:
     """What changes while learning: weights, optimiser, schedule, the best weights so far; one step, and the checkpoint."""
 
-    def __init__(self, state: nn.Module, config: LearnConfig, device: torch.device, run: str):
+    def __init__(self, state: nn.Module, config: LearnSettings, device: torch.device, run: str):
         self.state, self.config, self.device, self.run = state.to(device), config, device, run
         self.precision = pick_precision(config.precision, device)
         self.done, self.seconds = 0, 0.0

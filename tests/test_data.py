@@ -326,22 +326,40 @@ def test_the_start_of_an_episode_is_padded_and_so_is_a_share_of_the_rest(plan_wi
 def test_second_attempts_begin_astray_and_want_the_goal_that_was_played_for(rng):
     episodes = synthetic_episodes(rng, lengths=(31, 31, 26))
     latents = rng.normal(size=(episodes.rows, 8)).astype(np.float16)
-    latents[72] = latents[20]  # the second played row below is where it was wanted
+    latents[76] = latents[20]  # one of the played rows below is where it was wanted
     scale = ActionScale(np.zeros(2), np.ones(2))
-    played = replace(episodes, goals=np.array([-1, -1, 20]))
+    played = replace(episodes, played=np.array([[-1, -1], [-1, -1], [8, 20]]))  # the data was there after twelve rows
     windows = PlanWindows(latents, played, np.arange(3), scale, 5, 3, pad_share=0.0, retry_share=0.5)
-    assert set(windows.astray) == set(range(62, 83)) - {72}
-    batch = windows.draw(rng, 4000, max_offset=5)
+    starts = set(range(62 + 12, 83)) - {76}
+    assert set(windows.astray) == starts
+    batch = windows.draw(rng, 4000, max_offset=2, horizon=5)
     again = (batch.goal == latents[20].astype(np.float32)).all(axis=1) & (batch.offset == 5)
-    assert 0.45 < again.mean() < 0.56  # some others have that goal too
-    starts = {row for row in range(62, 83) if row != 72}
+    assert 0.45 < again.mean() < 0.55
     found = {tuple(latent) for latent in batch.context[again, -1]}
-    assert found >= {tuple(latents[row].astype(np.float32)) for row in starts}
+    assert found == {tuple(latents[row].astype(np.float32)) for row in starts}
+    assert set(batch.offset[~again]) == {1, 2}
     assert len(batch.offset) == len(batch.past_blocks) == len(batch.first_block) == 4000
     with pytest.raises(ValueError, match="no episode was played towards a goal"):
         PlanWindows(latents, episodes, np.arange(3), scale, 5, 3, retry_share=0.5)
     with pytest.raises(ValueError, match="no episode was played towards a goal"):
         PlanWindows(latents, played, np.arange(2), scale, 5, 3, retry_share=0.5)  # the played one is not among them
+    with pytest.raises(ValueError, match="all 1 played episodes were at their goals"):
+        PlanWindows(np.ones_like(latents), played, np.arange(3), scale, 5, 3, retry_share=0.5)
+    with pytest.raises(ValueError, match=r"far_share is a share of the problems, from 0 to 1; got 1\.2"):
+        PlanWindows(latents, played, np.arange(3), scale, 5, 3, far_share=1.2)
+
+
+def test_a_share_of_the_goals_is_as_far_as_asked_for(rng):
+    episodes = synthetic_episodes(rng, lengths=(31, 31))
+    latents, scale = np.zeros((62, 4), np.float16), ActionScale(np.zeros(2), np.ones(2))
+    even, far = (
+        PlanWindows(latents, episodes, np.arange(2), scale, 5, 3, far_share=share).draw(rng, 6000, 3).offset
+        for share in (0.0, 0.5)
+    )
+    assert set(even) == set(far) == {1, 2, 3}
+    reach = 16 / 26  # rows that have three blocks ahead, of those that have one
+    assert abs((even == 3).mean() - reach / 3) < 0.03
+    assert abs((far == 3).mean() - (0.5 * reach + 0.5 * reach / 3)) < 0.03
 
 
 def test_empty_planning_data_is_an_error(rng):

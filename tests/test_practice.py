@@ -16,6 +16,7 @@ from leplanner.data.collect import CollectConfig, collect
 from leplanner.data.episodes import is_validation, open_episodes
 from leplanner.planner.planner import load_bundle, save_bundle
 from leplanner.tasks import TASKS
+from leplanner.tasks.swm_runtime import import_swm
 from leplanner.world.lewm import LeWM
 from leplanner.world.world import World, save_world
 
@@ -51,10 +52,11 @@ def test_practice_starts_where_training_episodes_were_and_records_what_was_done(
     joined, sim = open_episodes(practised, TASKS["tworoom"]), simulators("tworoom")
     held_out = is_validation(tworoom.ids)
     states = tworoom.states.reshape(20, 9, 2)[~held_out, :8].reshape(-1, 2)  # rows with a block after them
-    assert (joined.goals[:20] == -1).all()
-    for start, goal in zip(joined.starts[20:], joined.goals[20:], strict=True):
-        begun = np.flatnonzero((joined.states[: tworoom.rows] == joined.states[start]).all(axis=1))
-        assert any(row < goal <= row + 8 and row // 9 == goal // 9 for row in begun)  # later in the same episode
+    assert (joined.played[:20] == -1).all()
+    for start, (begun, goal) in zip(joined.starts[20:], joined.played[20:], strict=True):
+        np.testing.assert_array_equal(joined.states[start], tworoom.states[begun])
+        assert begun < goal <= begun + 8
+        assert begun // 9 == goal // 9  # the same episode
         assert (joined.states[start] == states).all(axis=1).any()
         sim.set_state(joined.states[start])
         for row in range(start, start + 4):
@@ -66,17 +68,30 @@ def test_practice_starts_where_training_episodes_were_and_records_what_was_done(
 def test_goals_go_with_the_latents_and_count_in_the_digest(practised, tworoom, tmp_path):
     joined = open_episodes(practised, TASKS["tworoom"])
     cache = build_cache(joined, lambda frames: np.zeros((len(frames), 4)), 4, "encoder", tmp_path / "latents")
-    np.testing.assert_array_equal(cache.episodes.goals, joined.goals)
+    np.testing.assert_array_equal(cache.episodes.played, joined.played)
     with h5py.File(practised, "r") as source, h5py.File(tmp_path / "other.h5", "w") as copy:
         for name in source:
             source.copy(name, copy)
         copy.attrs.update(source.attrs)
-        copy["ep_goal"][20] += 1
+        copy["played"][-5:, 1] += 1
     assert open_episodes(tmp_path / "other.h5", TASKS["tworoom"]).digest != joined.digest
     with h5py.File(tmp_path / "other.h5", "r+") as copy:
-        copy["ep_goal"][20] = joined.rows
-    with pytest.raises(ValueError, match="'ep_goal' must hold a row below"):
+        copy["played"][-5:, 1] = joined.rows
+    with pytest.raises(ValueError, match=r"'played' of shape .* must hold two rows below"):
         open_episodes(tmp_path / "other.h5", TASKS["tworoom"])
+
+
+def test_practice_is_added_to_practice(player, practised, tmp_path):
+    """The second round keeps what the first was played for, and stable-worldmodel still reads the file."""
+    second = replace(player, data=practised)
+    twice = collect(
+        replace(CONFIG, episodes=2, seed=6), tmp_path / "twice.h5", workers=1, player=second, onto=practised
+    )
+    one, two = (open_episodes(path, TASKS["tworoom"]) for path in (practised, twice))
+    np.testing.assert_array_equal(two.played[:30], one.played)
+    assert (two.played[30:] >= 0).all()
+    theirs = import_swm("stable_worldmodel.data").HDF5Dataset(path=twice, frameskip=1, num_steps=2)
+    assert [tuple(theirs[i]["played"].shape) for i in (0, len(theirs) - 1)] == [(2, 2), (2, 2)]
 
 
 def test_practice_is_a_function_of_seed_and_planner(player, practised, tworoom_file, tmp_path):

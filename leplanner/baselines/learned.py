@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ..artifacts import digest_json, digest_tensors, provenance, read_json, write_json
 from ..control.policy import Array, Request
 from ..data.cache import LatentCache
-from ..learning import LearnConfig, Learner, TrainProgress, learn
+from ..learning import Learner, TrainProgress, learn
 from ..planner.actions import ActionBox
 from ..precision import pick_device
 from ..world.world import World, load_strictly, read_safetensors, write_safetensors
@@ -34,15 +34,17 @@ LEARNED: dict[str, tuple[type, type]] = {
 
 
 @dataclass(frozen=True)
-class BaselineTrainConfig(LearnConfig):
+class BaselineTrainConfig:
     steps: int = 6000
     batch: int = 256
     learning_rate: float = 3e-4
     weight_decay: float = 0.0
     warmup_share: float | None = None
     clip: float = 10.0
+    seed: int = 0
     precision: str = "fp32"
     validate_every: int = 500
+    checkpoint_minutes: float = 3.0
 
 
 class LearnedPolicy:

@@ -94,7 +94,7 @@ def evaluate(
     """
     spec = get_task(task)
     base = Path("runs") / task
-    budget = 2 * offset if budget is None else budget
+    budget = 2 * offset if budget is None else budget  # as manifests have it
     if history not in ("padded", "real"):
         raise ValueError(f"--history must be padded or real; got {history!r}.")
     config = EvaluationConfig(

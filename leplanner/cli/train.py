@@ -59,7 +59,8 @@ def train(
         density: behaviour density (default: runs/TASK/density).
         out: bundle folder to make (default: runs/TASK/planner).
         start: a bundle whose planner to begin with, e.g. after practice; its world must have the same encoder.
-        scale: paper, compact or tiny; sets the defaults of the options below.
+        scale: paper, compact or tiny; sets the defaults of the options below. With --start, tasks
+            that practise (PushT, Cube) get goals at all distances at once, and second attempts.
         objective: arrival-hold, or fixed-terminal to see what it cures.
         steps: training steps.
         batch: problems in a batch.
@@ -91,7 +92,8 @@ def train(
         "precision": precision,
         "engine": engine,
     }
-    config = replace(preset.planner_train, **{name: value for name, value in chosen.items() if value is not None})
+    settings = preset.practised_train if start is not None else preset.planner_train
+    config = replace(settings, **{name: value for name, value in chosen.items() if value is not None})
     frozen, cache = load_world(world_folder(world, task)), open_cache(latents or base / "latents")
     supported = load_density(density or base / "density") if config.support_weight else None
     shape = preset.planner_for(frozen.spec.model)

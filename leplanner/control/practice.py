@@ -34,9 +34,9 @@ class Practice:
     def identity(self) -> dict[str, str]:
         planner, episodes, _ = _opened(self.bundle, self.data)
         settings = f"farthest {self.farthest}, noisy {self.noisy_share}, noise {self.noise}"
-        return {"practised_by": planner.digest, "practised_on": episodes.digest, "practice": settings}
+        return {"practised_by": planner.digest, "practised_on": episodes.digest, "practice": settings, "played": "rows"}
 
-    def begin(self, sim: Simulator, rng: np.random.Generator) -> tuple[Controller, int]:
+    def begin(self, sim: Simulator, rng: np.random.Generator) -> tuple[Controller, tuple[int, int]]:
         planner, episodes, starts = _opened(self.bundle, self.data)
         assert episodes.states is not None
         stride = episodes.rows_per_block(planner.world.spec.block)
@@ -53,7 +53,7 @@ class Practice:
         policy = Unsteady(PlannerPolicy(planner), executed, noise, rng)
         controller = Controller(policy, planner.world, execute)
         controller.reset(picture)
-        return controller, goal
+        return controller, (row, goal)
 
 
 class Unsteady:

@@ -1,6 +1,6 @@
 """The latent cache: a dataset encoded once to an fp16 array that is mapped, not loaded.
 
-The folder holds `latents.npy` (rows, D), `index.npz` (episodes, actions, states) and `config.json` with the
+The folder holds `latents.npy` (rows, D), `index.npz` (episodes, actions, states, what was played for) and `config.json` with the
 digests of the encoder and of the data: worlds that were refined from one another share an encoder, and so their cache. While it is being made, `latents.npy.partial` grows and
 `progress.json` says how far it is whole.
 """
@@ -79,8 +79,8 @@ def build_cache(
     columns = {"starts": episodes.starts, "lengths": episodes.lengths, "ids": episodes.ids, "actions": episodes.actions}
     if episodes.states is not None:
         columns["states"] = episodes.states
-    if episodes.goals is not None:
-        columns["goals"] = episodes.goals
+    if episodes.played is not None:
+        columns["played"] = episodes.played
     write_arrays(folder / "index.npz", columns)
     partial.replace(folder / "latents.npy")
     config = {"kind": "leplanner latent cache", **identity, "rows": episodes.rows, "latent": latent}
@@ -149,6 +149,6 @@ def open_cache(folder: str | Path, encoder_digest: str | None = None, data_diges
         steps_per_row=config["steps_per_row"],
         digest=config["data_digest"],
         meta=config["meta"],
-        goals=columns.get("goals"),
+        played=columns.get("played"),
     )
     return LatentCache(latents, episodes, config["encoder_digest"], config["data_digest"])

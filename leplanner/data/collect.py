@@ -51,8 +51,8 @@ class Player(Protocol):
         """What tells it from others, stored with the data."""
         ...
 
-    def begin(self, sim: Simulator, rng: np.random.Generator) -> tuple[Behaviour, int]:
-        """Who acts, and the row of the data that it acts towards."""
+    def begin(self, sim: Simulator, rng: np.random.Generator) -> tuple[Behaviour, tuple[int, int]]:
+        """Who acts, and two rows of the file that `collect` adds to: where the episode starts, and what it is played for."""
         ...
 
 
@@ -62,7 +62,7 @@ def run_episode(
     """One episode, a function of (seed, index) alone. The reset frame is the first row; the last row has no action."""
     rng = np.random.default_rng([config.seed, index])
     sim.start(rng)
-    behaviour, goal = player.begin(sim, rng) if player else (task.behaviour(sim, rng), -1)
+    behaviour, played = player.begin(sim, rng) if player else (task.behaviour(sim, rng), (-1, -1))
     rows = config.steps // config.every + 1
     pixels = np.empty((rows, config.size, config.size, 3), np.uint8)
     states = np.empty((rows, task.state_dim), np.float64)
@@ -74,7 +74,8 @@ def run_episode(
             action = np.asarray(behaviour.act(pixels[row]), dtype=np.float32)
             actions[row, step] = action
             sim.step(action)
-    return {"pixels": pixels, "state": states, "action": actions.reshape(rows, -1), "goal": np.array(goal)}
+    flat = actions.reshape(rows, -1)
+    return {"pixels": pixels, "state": states, "action": flat, PLAYED: np.tile(np.array(played), (rows, 1))}
 
 
 _worker: dict[str, Any] = {}  # a process keeps its simulator between parts
@@ -147,7 +148,9 @@ def _part_is_whole(folder: Path, part: int, config: CollectConfig) -> bool:
     if not path.exists():
         return False
     with np.load(path) as arrays:
-        return len(arrays["action"]) == min(EPISODES_A_PART, config.episodes - part * EPISODES_A_PART)
+        return PLAYED in arrays and len(arrays["action"]) == min(
+            EPISODES_A_PART, config.episodes - part * EPISODES_A_PART
+        )
 
 
 def _check_same(out: Path, wanted: dict[str, Any]) -> None:
@@ -160,7 +163,7 @@ def _check_same(out: Path, wanted: dict[str, Any]) -> None:
 
 
 COLUMNS = ("pixels", "action", "state", "ep_len", "ep_offset", "episode_idx", "step_idx")
-GOAL = "ep_goal"  # of practised files besides: the row an episode was played towards, -1 for behaviour
+PLAYED = "played"  # of practised files besides: the rows an episode was set on and played for, -1 for behaviour
 
 
 def _merge(config: CollectConfig, wanted: dict[str, Any], parts: list[Path], out: Path, onto: Path | None) -> None:
@@ -183,7 +186,7 @@ def _merge(config: CollectConfig, wanted: dict[str, Any], parts: list[Path], out
                 episodes, row = len(arrays["action"]), len(pixels)
                 _append(file, {name: arrays[name].reshape(-1, *arrays[name].shape[2:]) for name in COLUMNS[:3]})
                 if onto is not None:
-                    _append(file, {GOAL: arrays["goal"]})
+                    _append(file, {PLAYED: arrays[PLAYED].reshape(-1, 2)})
             numbers = np.arange(episodes)
             index = {"ep_len": np.full(episodes, rows_an_episode), "ep_offset": row + numbers * rows_an_episode}
             index["episode_idx"] = np.repeat(ids[first + numbers], rows_an_episode)
@@ -216,8 +219,8 @@ def _copy_episodes(source: Path, file: Any, rows: int = 4096) -> None:
         for name in COLUMNS:
             for start in range(0, len(other[name]), rows):
                 _append(file, {name: other[name][start : start + rows]})
-        goals = other[GOAL][:] if GOAL in other else np.full(len(other["ep_len"]), -1)
-        file.create_dataset(GOAL, data=goals.astype(np.int64), maxshape=(None,))
+        played = other[PLAYED][:] if PLAYED in other else np.full((len(other["pixels"]), 2), -1)
+        file.create_dataset(PLAYED, data=played.astype(np.int64), maxshape=(None, 2))
 
 
 def _check_continues(source: Path, config: CollectConfig) -> None:

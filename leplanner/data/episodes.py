@@ -42,7 +42,9 @@ class Episodes:
     steps_per_row: int
     digest: str
     meta: dict[str, Any] = field(repr=False, default_factory=dict)
-    goals: Array | None = field(repr=False, default=None)  # (E,) the row it was played towards; -1: none is known
+    played: Array | None = field(
+        repr=False, default=None
+    )  # (E, 2) practised: rows it was set on and wanted to; else -1
 
     @property
     def action_dim(self) -> int:
@@ -152,7 +154,7 @@ def _read_hdf5(file: h5py.File, path: Path, task: Task | None, in_memory: bool |
     if in_memory or (in_memory is None and int(np.prod(pixels.shape)) < 6e9):
         frames = _read(pixels, path)
     meta = json.loads(file.attrs.get("leplanner", "{}"))
-    goals = _read_goals(file, len(starts), len(pixels), path)
+    played = _read_played(file, starts, len(pixels), path)
     return Episodes(
         frames=frames,
         actions=actions,
@@ -161,9 +163,9 @@ def _read_hdf5(file: h5py.File, path: Path, task: Task | None, in_memory: bool |
         lengths=lengths,
         ids=_episode_ids(file, starts, len(pixels), path),
         steps_per_row=steps_per_row,
-        digest=content_digest(frames, actions, states, starts, lengths, goals),
+        digest=content_digest(frames, actions, states, starts, lengths, played),
         meta=meta,
-        goals=goals,
+        played=played,
     )
 
 
@@ -244,15 +246,16 @@ def _episode_ids(file: h5py.File, starts: Array, rows: int, path: Path) -> Array
     return np.arange(len(starts), dtype=np.int64)
 
 
-def _read_goals(file: h5py.File, episodes: int, rows: int, path: Path) -> Array | None:
-    if "ep_goal" not in file:
+def _read_played(file: h5py.File, starts: Array, rows: int, path: Path) -> Array | None:
+    if "played" not in file:
         return None
-    goals = _read(_column(file, "ep_goal", path), path).reshape(-1).astype(np.int64)
-    if len(goals) != episodes or (goals < -1).any() or (goals >= rows).any():
+    column = _read(_column(file, "played", path), path)
+    if column.shape != (rows, 2) or (column < -1).any() or (column >= rows).any():
         raise ValueError(
-            f"{path}: column 'ep_goal' must hold a row below {rows}, or -1, for each of {episodes} episodes. The file is damaged."
+            f"{path}: column 'played' of shape {column.shape} must hold two rows below {rows}, or -1, in each of {rows} rows. "
+            "The file is damaged; practise again."
         )
-    return goals
+    return column[starts].astype(np.int64)
 
 
 def _check_index(path: Path, starts: Array, lengths: Array, columns: dict[str, int | None]) -> None:
@@ -276,10 +279,10 @@ def _check_index(path: Path, starts: Array, lengths: Array, columns: dict[str, i
 
 
 def content_digest(
-    frames: Frames, actions: Array, states: Array | None, starts: Array, lengths: Array, goals: Array | None = None
+    frames: Frames, actions: Array, states: Array | None, starts: Array, lengths: Array, played: Array | None = None
 ) -> str:
     """Of everything but the frames, and of a sample of those: hashing terabytes of pixels would take hours."""
     sample = np.unique(np.linspace(0, frames.shape[0] - 1, 32).astype(int))
     parts = [np.asarray(frames[sample]).tobytes(), str(tuple(frames.shape)).encode(), actions.tobytes()]
     parts += [b"" if states is None else states.tobytes(), starts.tobytes(), lengths.tobytes()]
-    return digest_bytes(*parts, *([] if goals is None else [goals.tobytes()]))
+    return digest_bytes(*parts, *([] if played is None else [played.tobytes()]))

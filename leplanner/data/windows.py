@@ -102,7 +102,7 @@ class PlanWindows:
 
     A share of the contexts is cut short and padded as at the start of an episode (the first frame repeated,
     raw zero actions between), so that a controller's first decisions are in distribution. Of practised data, a share may
-    be second attempts: from where a planner went astray, again to the goal that it was played for.
+    be second attempts: from where a planner had got to when the data had arrived, again to the goal that it was played for.
     """
 
     def __init__(
@@ -119,6 +119,9 @@ class PlanWindows:
     ):
         self.latents, self.context = latents, context
         self.pad_share, self.retry_share, self.far_share = pad_share, retry_share, far_share
+        for name in ("pad_share", "retry_share", "far_share"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ValueError(f"{name} is a share of the problems, from 0 to 1; got {getattr(self, name)}.")
         self.table = BlockTable(episodes, scale, block)
         stride = self.table.stride
         self.current = episodes.episode_rows(chosen, ahead=stride)
@@ -130,8 +133,9 @@ class PlanWindows:
         if retry_share:
             self.astray, self.wanted = self._find_astray(episodes, chosen)
 
-    def draw(self, rng: np.random.Generator, count: int, max_offset: int) -> PlanBatch:
-        """The offset is uniform over what the episode still holds, up to `max_offset` blocks; a share has the farthest."""
+    def draw(self, rng: np.random.Generator, count: int, max_offset: int, horizon: int | None = None) -> PlanBatch:
+        """The offset is uniform over what the episode still holds, up to `max_offset` blocks; a share has the farthest. No data
+        says when second attempts can arrive: they are asked to by `horizon`, the end of a plan."""
         retries = int(rng.binomial(count, self.retry_share)) if self.retry_share else 0
         current = self.current[rng.integers(len(self.current), size=count - retries)]
         farthest = np.minimum(self.future[current], max_offset)
@@ -139,10 +143,9 @@ class PlanWindows:
         if self.far_share:
             offset = np.where(rng.random(count - retries) < self.far_share, farthest, offset)
         batch = self.at(current, offset, self._draw_history(rng, current))
-        return _joined(batch, self._draw_retries(rng, retries, max_offset)) if retries else batch
+        return _joined(batch, self._draw_retries(rng, retries, horizon or max_offset)) if retries else batch
 
     def _draw_retries(self, rng: np.random.Generator, count: int, offset: int) -> PlanBatch:
-        """No data says when their goals can be reached: they are asked for at the end of a plan."""
         chosen = rng.integers(len(self.astray), size=count)
         current, wanted = self.astray[chosen], self.wanted[chosen]
         context, past_blocks = self._contexts(current, self._draw_history(rng, current))
@@ -150,18 +153,25 @@ class PlanWindows:
         return PlanBatch(context, past_blocks, goal, np.full(count, offset), self.table.leaving(current))
 
     def _find_astray(self, episodes: Episodes, chosen: Array) -> tuple[Array, Array]:
-        """Rows of played episodes that are not at their goals, and the rows of these goals."""
-        goals = np.full(len(episodes.starts), -1) if episodes.goals is None else episodes.goals
-        played = chosen[goals[chosen] >= 0]
-        rows = episodes.episode_rows(played, ahead=self.table.stride)
-        wanted = np.repeat(goals[played], np.maximum(episodes.lengths[played] - self.table.stride, 0))
-        if len(rows) == 0:
+        """Rows of played episodes that are not at their goals although the data would be by then, and the rows of these goals."""
+        played = np.full((len(episodes.starts), 2), -1) if episodes.played is None else episodes.played
+        chosen = chosen[played[chosen, 1] >= 0]
+        if len(chosen) == 0:
             raise ValueError(
-                "Second attempts need practised data, and here no episode was played towards a goal. Make some: leplanner practice TASK"
+                "Second attempts need practised data, and here no episode was played towards a goal. Make some (leplanner "
+                "practice TASK), or set --retry-share 0."
             )
+        rows = episodes.episode_rows(chosen, ahead=self.table.stride)
+        episode = np.searchsorted(episodes.starts, rows, side="right") - 1
+        (begun, wanted), within = played[episode].T, rows - episodes.starts[episode]
         here, there = (self.latents[at].astype(np.float32) for at in (rows, wanted))
         apart = np.square(here - there).mean(axis=1)
-        astray = apart > ASTRAY * np.square(here - here[::-1]).mean()
+        astray = (within >= wanted - begun) & (apart > ASTRAY * np.square(here - here[::-1]).mean())
+        if not astray.any():
+            raise ValueError(
+                f"Second attempts were asked for, but all {len(chosen)} played episodes were at their goals when the data was. "
+                "Set --retry-share 0."
+            )
         return rows[astray], wanted[astray]
 
     def draw_rollouts(self, rng: np.random.Generator, count: int, horizon: int) -> RolloutBatch:

@@ -14,14 +14,14 @@ from torch import Tensor
 from ..artifacts import digest_json
 from ..data.cache import LatentCache
 from ..data.windows import PlanBatch, PlanWindows
-from ..learning import LearnConfig, Learner, TrainProgress, learn
+from ..learning import Learner, TrainProgress, learn
 from ..precision import pick_device, round_to_half
 from ..world.world import World
 from .mixture import Density, DensityConfig, MixtureDensity, load_density, save_density
 
 
 @dataclass(frozen=True)
-class DensityTrainConfig(LearnConfig):
+class DensityTrainConfig:
     """Defaults are the paper's: Adam (no weight decay), a constant rate, 4000 steps. The clip only stops accidents."""
 
     components: int = 16
@@ -33,7 +33,11 @@ class DensityTrainConfig(LearnConfig):
     weight_decay: float = 0.0
     warmup_share: float | None = None
     clip: float = 100.0
+    half_weights: bool = False  # end with weights that fp16 holds exactly
+    seed: int = 0
     precision: str = "fp32"
+    validate_every: int = 250
+    checkpoint_minutes: float = 3.0
 
 
 def train_density(

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..artifacts import digest_json, provenance, read_json, write_json
 from ..data.episodes import Episodes, read_frames, split
-from ..learning import LearnConfig, Learner, Metrics, TrainProgress, learn
+from ..learning import Learner, Metrics, TrainProgress, learn
 from ..precision import keep_freed_memory, pick_device, round_to_half
 from ..world.world import World, load_strictly, read_safetensors, write_safetensors
 
@@ -34,13 +34,19 @@ class DecoderConfig:
 
 
 @dataclass(frozen=True)
-class DecoderTrainConfig(LearnConfig):
+class DecoderTrainConfig:
     frames: int = 60_000  # of training episodes, at most
     steps: int = 6000
     batch: int = 64
     learning_rate: float = 1.5e-3
     weight_decay: float = 1e-4
+    warmup_share: float | None = 0.05
+    clip: float = 1.0
+    half_weights: bool = False  # end with weights that fp16 holds exactly
+    seed: int = 0
+    precision: str = "auto"
     validate_every: int = 500
+    checkpoint_minutes: float = 3.0
 
 
 class PatchDecoder(nn.Module):

@@ -60,7 +60,7 @@ def draw_manifest(
     seed: int,
     protocol: str = "nontrivial",
     offset: int = 25,
-    budget: int = 50,
+    budget: int | None = None,  # twice the offset
     block: int = 5,
     context: int = 3,
     simulator: Callable[[], Simulator] | None = None,  # for nontrivial: tries whether doing nothing succeeds
@@ -75,9 +75,10 @@ def draw_manifest(
         raise ValueError(
             f"The goal offset {offset} is not a multiple of the {episodes.steps_per_row} actions between this dataset's rows."
         )
+    budget = 2 * offset if budget is None else budget
     if budget < offset:
         raise ValueError(
-            f"The data took {offset} actions to these goals; a budget of {budget} gives no method a chance. Ask for a --budget of "
+            f"A budget of {budget} actions is less than the {offset} that the data took to these goals. Ask for a --budget of "
             f"{offset} or more, or for a shorter --offset."
         )
     ahead = offset // episodes.steps_per_row

@@ -17,7 +17,7 @@ from ..artifacts import digest_json, digest_tensors
 from ..data.cache import LatentCache
 from ..data.windows import PlanBatch
 from ..density.mixture import Density
-from ..learning import LearnConfig, Learner, Metrics, TrainProgress, learn, parse_curriculum, stage_at
+from ..learning import Learner, Metrics, TrainProgress, learn, parse_curriculum, stage_at
 from ..precision import keep_freed_memory, pick_device, round_to_half
 from ..world.fast_rollout import FastRollout
 from ..world.world import World
@@ -35,7 +35,7 @@ Forward = Callable[..., tuple[Plan, ...]]  # (problem, imagine): the model, or i
 
 
 @dataclass(frozen=True)
-class PlannerTrainConfig(LearnConfig):
+class PlannerTrainConfig:
     """Defaults are the paper's for PushT, Reacher and Cube."""
 
     objective: str = "arrival-hold"  # or fixed-terminal, the objective that procrastinates
@@ -45,16 +45,21 @@ class PlannerTrainConfig(LearnConfig):
     smooth_weight: float = 0.0  # of changes from one action to the next; not in the paper
     deviate_share: float = 0.0  # problems that begin one imagined block off the data's way; not in the paper
     retry_share: float = 0.0  # problems that begin where a played episode went astray; not in the paper
-    far_share: float = (
-        0.0  # problems whose goal is as far as the curriculum allows, the others' is anywhere up to there
-    )
+    far_share: float = 0.0  # problems whose goal is as far as the curriculum allows; not in the paper
     curriculum: str = "0:2,0.25:3,0.5:5"  # from this share of the steps on, goals at most so many blocks away
     pad_share: float = 0.25  # contexts cut short as at an episode's start
     steps: int = 20_000
     batch: int = 128
     learning_rate: float = 3e-4
     weight_decay: float = 1e-4
+    warmup_share: float | None = 0.05
+    clip: float = 1.0
+    half_weights: bool = False  # end with weights that fp16 holds exactly
+    seed: int = 0
+    precision: str = "auto"
     engine: str = "auto"
+    validate_every: int = 250
+    checkpoint_minutes: float = 3.0
 
 
 def pick_step_engine(wanted: str, device: torch.device) -> str:
@@ -177,7 +182,7 @@ def train_planner(
         model,
         world,
         density,
-        train.draw,
+        lambda rng, count, farthest: train.draw(rng, count, farthest, shape.horizon),
         held_out.draw(np.random.default_rng(0), 512, shape.horizon),
         config,
         out,

@@ -31,9 +31,20 @@ class Scale:
     planner_train: PlannerTrainConfig
     baselines: BaselineTrainConfig
     decoder_train: DecoderTrainConfig
-    practice_episodes: int = (
-        0  # that a first planner plays, for the world to be refined on and the planner trained again
-    )
+    practice_episodes: int = 0  # that a first planner plays, for world and planner to be trained on
+    practised_steps: int = 0  # of the planner, after practice
+
+    @property
+    def practised_train(self) -> PlannerTrainConfig:
+        """Of a planner that goes on from the one that practised: goals at all distances, and second attempts."""
+        if not self.practice_episodes:
+            return self.planner_train
+        return replace(
+            self.planner_train,
+            steps=self.practised_steps or self.planner_train.steps,
+            curriculum=f"0:{self.planner.horizon}",
+            retry_share=0.2,
+        )
 
     @property
     def practice(self) -> CollectConfig:
@@ -105,8 +116,9 @@ def _compact_pusht(scale: Scale) -> Scale:
         scale,
         collect=replace(scale.collect, episodes=12_000),  # contact is learned from many pushes
         train=replace(scale.train, grounding=1.0),
-        planner_train=replace(scale.planner_train, deviate_share=0.25),
+        planner_train=replace(scale.planner_train, deviate_share=0.25, far_share=0.4, learning_rate=5e-4),
         practice_episodes=5000,
+        practised_steps=7000,
     )
 
 
@@ -120,9 +132,9 @@ def _compact_cube(scale: Scale) -> Scale:
         scale,
         collect=replace(scale.collect, episodes=3000, size=96),
         model=replace(scale.model, encoder=replace(scale.model.encoder, frame_size=96)),
-        train=replace(scale.train, steps=1400, grounding=1.0),
+        train=replace(scale.train, steps=2000, grounding=1.0),
         # few frames of a hard world: plans must stay near what the data did
-        planner_train=replace(scale.planner_train, deviate_share=0.25, support_weight=0.3),
+        planner_train=replace(scale.planner_train, deviate_share=0.25, support_weight=0.3, far_share=0.3),
         practice_episodes=1500,
     )
 
@@ -151,6 +163,7 @@ def tiny(task: str) -> Scale:
         baselines=BaselineTrainConfig(steps=50, batch=64, validate_every=25),
         decoder_train=DecoderTrainConfig(steps=100, batch=16, validate_every=50),
         practice_episodes=min(scale.practice_episodes, 16),
+        practised_steps=min(scale.practised_steps, 100),
     )
 
 

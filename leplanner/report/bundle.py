@@ -12,7 +12,7 @@ from ..planner.planner import load_bundle
 from ..tasks import get_task
 from .card import Making, model_card
 
-EASY_TRIALS, EASY_SEED, EASY_OFFSET = 10, 7, 15  # a working bundle must solve them
+EASY_TRIALS, EASY_SEED, EASY_OFFSET, EASY_BUDGET = 10, 7, 15, 50  # a working bundle must solve them
 
 
 def make_bundle(planner: Path, evaluation: Path, episodes: Episodes, making: Making, out: Path) -> Path:
@@ -48,11 +48,17 @@ def _easy_trials(earlier: Path, episodes: Episodes, name: str) -> Manifest:
     from ..tasks.swm_simulator import make_simulator
 
     task = get_task(name)
-    wanted = (task.name, "nontrivial", EASY_OFFSET, 50, EASY_SEED)
+    wanted = (task.name, "nontrivial", EASY_OFFSET, EASY_BUDGET, EASY_SEED)
     if (earlier / "easy.json").exists():
         found = load_manifest(earlier / "easy.json")
         if (found.setting, found.data_digest) == (wanted, episodes.digest):
             return found
     return draw_manifest(
-        task, episodes, EASY_TRIALS, EASY_SEED, offset=EASY_OFFSET, simulator=lambda: make_simulator(task)
+        task,
+        episodes,
+        EASY_TRIALS,
+        EASY_SEED,
+        offset=EASY_OFFSET,
+        budget=EASY_BUDGET,
+        simulator=lambda: make_simulator(task),
     )

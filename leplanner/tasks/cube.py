@@ -13,9 +13,8 @@ SUCCESS_M = 0.04
 BLOCK, TURN = slice(14, 17), [18, 19, 20, 17]  # the cube's position, and its quaternion in SciPy's order (x, y, z, w)
 
 
-# the arm's joints: where each sits on the link before it, how it is turned there, and its axis
 _QUARTER = np.pi / 2
-JOINTS = (
+JOINTS = (  # of the arm: where each sits on the link before it, how it is turned there, and its axis
     ((0.0, 0.0, 0.163), (0.0, 0.0, _QUARTER), (0, 0, 1)),
     ((0.0, 0.138, 0.0), (0.0, _QUARTER, 0.0), (0, 1, 0)),
     ((0.0, -0.131, 0.425), (0.0, 0.0, 0.0), (0, 1, 0)),

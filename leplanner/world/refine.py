@@ -20,23 +20,29 @@ from torch import Tensor, nn
 from ..artifacts import digest_json, read_json
 from ..data.cache import LatentCache
 from ..data.windows import RolloutBatch
-from ..learning import LearnConfig, Learner, Metrics, TrainProgress, learn, parse_curriculum, stage_at
+from ..learning import Learner, Metrics, TrainProgress, learn, parse_curriculum, stage_at
 from ..precision import keep_freed_memory, pick_device, round_to_half
 from .lewm import LeWM
 from .world import World, load_world, save_world
 
 
 @dataclass(frozen=True)
-class RefineConfig(LearnConfig):
+class RefineConfig:
     """Steps of 0: a scale that does not refine."""
 
     steps: int = 0
     batch: int = 256
     learning_rate: float = 1e-3
     weight_decay: float = 1e-3
+    warmup_share: float | None = 0.05
+    clip: float = 1.0
     horizon: str = "0:1,0.5:2,0.75:5"  # from this share of the steps on, rollouts of so many blocks
     pad_share: float = 0.25  # contexts cut short as at an episode's start
+    half_weights: bool = False  # end with a predictor whose weights fp16 holds exactly
+    seed: int = 0
+    precision: str = "auto"
     validate_every: int = 500
+    checkpoint_minutes: float = 3.0
 
 
 class PredictingPart(nn.Module):

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..artifacts import digest_json
 from ..data.episodes import Episodes, action_statistics, split
 from ..data.windows import ActionScale, WorldBatch, WorldWindows
-from ..learning import LearnConfig, Learner, TrainProgress, learn
+from ..learning import Learner, TrainProgress, learn
 from ..precision import keep_freed_memory, pick_device, round_to_half
 from ..tasks import Task
 from .lewm import LeWM, LeWMConfig
@@ -24,16 +24,23 @@ from .world import World, WorldSpec, normalise, save_world
 
 
 @dataclass(frozen=True)
-class WorldTrainConfig(LearnConfig):
+class WorldTrainConfig:
     """Defaults are the paper scale's; compact presets change the sizes and the speed, not the objective."""
 
     steps: int = 100_000
     batch: int = 128
     learning_rate: float = 5e-5
     weight_decay: float = 1e-3
+    warmup_share: float = 0.05
+    clip: float = 1.0
     sigreg_weight: float = 0.09
     projections: int = 1024
     grounding: float = 0.0  # weight of a linear state head that is dropped after training; 0 is the paper's objective
+    half_weights: bool = False  # end with weights that fp16 holds exactly
+    seed: int = 0
+    precision: str = "auto"
+    validate_every: int = 250
+    checkpoint_minutes: float = 3.0
 
 
 class TrainingState(nn.Module):
@@ -99,7 +106,8 @@ def train_world(
     windows = WorldWindows(episodes, train, scale, block, model_config.context)
     validation = WorldWindows(episodes, held_out, scale, block, model_config.context)
     targets = _probe_targets(task, episodes, train) if config.grounding else None
-    run = digest_json([spec.to_json(), dataclasses.asdict(config), episodes.digest])
+    grounded_on = [task.probe_names] if config.grounding else []
+    run = digest_json([spec.to_json(), dataclasses.asdict(config), episodes.digest, *grounded_on])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         state = TrainingState(LeWM(model_config), targets.shape[1] if targets is not None else 0)

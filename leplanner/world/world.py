@@ -150,7 +150,7 @@ class World:
         self, cache: LatentCache, pad_share: float = 0.25, retry_share: float = 0.0, far_share: float = 0.0
     ) -> tuple[PlanWindows, PlanWindows]:
         """Planning samples of this world's latent cache: from training episodes, and from held-out ones. The last two
-        shares are of training only."""
+        shares are of the training ones alone."""
         if cache.encoder_digest != self.encoder_digest:
             raise ValueError(
                 f"The latent cache was made by another encoder ({cache.encoder_digest[:12]}, this world's is "
