@@ -42,6 +42,7 @@ def _become_worker() -> None:
     """An interrupt is the parent's to handle. A killed parent must not leave workers behind: each one waits for
     its parent's end in a thread."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.setdefault("LP_NUM_THREADS", "1")  # Mesa's software renderer would start one a core in each process
 
     def wait_and_leave() -> None:
         parent = multiprocessing.parent_process()

@@ -175,6 +175,24 @@ def test_native_visuals_are_what_the_environment_draws_by_itself(name, rng):
     sim.close()
 
 
+def test_merged_vertices_change_hardly_a_pixel_and_nothing_of_the_physics(simulators, rng):
+    from leplanner.tasks.swm_simulator import Visuals, make_simulator
+
+    full, light = make_simulator(TASKS["cube"], Visuals()), simulators("cube")
+    assert light.env.model.mesh_facenum.sum() < 0.2 * full.env.model.mesh_facenum.sum()
+    light.start(rng)
+    full.set_state(light.state())
+    light.set_state(light.state())
+    for _ in range(3):
+        apart = np.abs(full.render(96).astype(int) - light.render(96))
+        assert apart.mean() < 1.0  # of 255
+        for action in rng.uniform(-1.0, 1.0, (5, 5)).astype(np.float32):
+            full.step(action)
+            light.step(action)
+        assert np.array_equal(full.state(), light.state())
+    full.close()
+
+
 def test_environments_drawn_in_turn_do_not_disturb_each_other(simulators, rng):
     first = {}
     for _ in range(2):

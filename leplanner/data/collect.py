@@ -88,7 +88,7 @@ def _collect_part(config: CollectConfig, player: Player | None, folder: str, par
 
     if _worker.get("config") != config:
         torch.set_num_threads(1)
-        visuals = Visuals.native() if config.native_visuals else Visuals()
+        visuals = Visuals(**_visuals(config))
         _worker.update(config=config, sim=make_simulator(get_task(config.task), visuals))
     first = part * EPISODES_A_PART
     indices = range(first, min(first + EPISODES_A_PART, config.episodes))
@@ -244,4 +244,4 @@ def _check_continues(source: Path, config: CollectConfig) -> None:
 def _visuals(config: CollectConfig) -> dict[str, Any]:
     from ..tasks.swm_simulator import Visuals
 
-    return dataclasses.asdict(Visuals.native() if config.native_visuals else Visuals())
+    return dataclasses.asdict(Visuals.native() if config.native_visuals else Visuals.light())
