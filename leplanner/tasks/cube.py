@@ -94,7 +94,8 @@ class RestlessOracle:
         self.oracle._final_yaw = self.rng.uniform(-np.pi, np.pi)
         self.withdraw = self.rng.random() < self.withdraw_share
         self.missing = self.rng.random() < self.miss_share
-        angle, beside_m = self.rng.uniform(0, 2 * np.pi), self.rng.uniform(0.015, 0.08)  # a grasp fails from about 3 cm on
+        # a grasp fails from about 3 cm on: where it just holds and where it just fails must both be seen
+        angle, beside_m = self.rng.uniform(0, 2 * np.pi), self.rng.uniform(0.015, 0.08)
         self.beside = beside_m * np.array([np.cos(angle), np.sin(angle), 0.0])
         self.closing, self.carrying = 4, int(self.rng.integers(10, 26))  # steps of a miss, where it began to close
 
