@@ -22,7 +22,7 @@ def in_processes(work: Callable[[Job], Result], jobs: Sequence[Job], workers: in
     count = min(workers or os.cpu_count() or 1, len(jobs))
     # spawn, not fork: a forked process shares GL and thread state that neither survives
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(count, mp_context=context, initializer=_become_worker) as pool:
+    with ProcessPoolExecutor(count, mp_context=context, initializer=_become_worker, initargs=(count,)) as pool:
         pending: set[Future[Result]] = {pool.submit(work, job) for job in jobs}
         try:
             while pending:
@@ -38,11 +38,12 @@ def in_processes(work: Callable[[Job], Result], jobs: Sequence[Job], workers: in
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _become_worker() -> None:
+def _become_worker(count: int) -> None:
     """An interrupt is the parent's to handle. A killed parent must not leave workers behind: each one waits for
     its parent's end in a thread."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ.setdefault("LP_NUM_THREADS", "1")  # Mesa's software renderer would start one a core in each process
+    # Mesa's software renderer would start one thread a core in each of `count` processes
+    os.environ.setdefault("LP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // count)))
 
     def wait_and_leave() -> None:
         parent = multiprocessing.parent_process()

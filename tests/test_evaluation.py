@@ -78,6 +78,7 @@ def test_protocols_and_their_refusals(tworoom):
         draw_manifest(TWOROOM, tworoom, 10_000, seed=0, protocol="heldout")
     with pytest.raises(ValueError, match="not a multiple"):
         draw_manifest(TWOROOM, tworoom, 2, seed=0, protocol="heldout", offset=23)
+    assert draw_manifest(TWOROOM, tworoom, 2, seed=0, protocol="heldout", offset=15).budget == 30
     with pytest.raises(ValueError, match="A budget of 20 actions is less than the 25"):
         draw_manifest(TWOROOM, tworoom, 2, seed=0, protocol="heldout", budget=20)
     with pytest.raises(ValueError, match="official, heldout, nontrivial"):

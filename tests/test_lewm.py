@@ -212,6 +212,15 @@ def test_sigreg_is_small_for_a_normal_and_large_otherwise():
     assert float(sigreg(uniform[..., :1], 8, torch.Generator())) > 5 * values[0]
 
 
+@pytest.mark.parametrize("task", ["tworoom", "pusht", "reacher", "cube"])
+def test_what_the_paper_has_not_is_off_at_paper_scale(task):
+    scale = paper(task)
+    config = scale.planner_train
+    assert scale.practised_train == config
+    assert (scale.practice_episodes, scale.train.grounding, scale.refine.steps) == (0, 0.0, 0)
+    assert (config.smooth_weight, config.deviate_share, config.retry_share, config.far_share) == (0.0, 0.0, 0.0, 0.0)
+
+
 def test_scales_build_and_paper_scale_is_the_default():
     assert paper("pusht").model == LeWMConfig(encoder=ViTConfig(), block_dim=10)
     assert paper("cube").model.block_dim == 25

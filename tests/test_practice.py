@@ -85,13 +85,29 @@ def test_practice_is_added_to_practice(player, practised, tmp_path):
     """The second round keeps what the first was played for, and stable-worldmodel still reads the file."""
     second = replace(player, data=practised)
     twice = collect(
-        replace(CONFIG, episodes=2, seed=6), tmp_path / "twice.h5", workers=1, player=second, onto=practised
+        replace(CONFIG, episodes=12, seed=6), tmp_path / "twice.h5", workers=1, player=second, onto=practised
     )
     one, two = (open_episodes(path, TASKS["tworoom"]) for path in (practised, twice))
     np.testing.assert_array_equal(two.played[:30], one.played)
-    assert (two.played[30:] >= 0).all()
+    starts, ends = one.starts, one.starts + one.lengths
+    for start, (begun, goal) in zip(two.starts[30:], two.played[30:], strict=True):
+        np.testing.assert_array_equal(two.states[start], one.states[begun])
+        episode = np.flatnonzero((starts <= begun) & (goal < ends))  # both in one
+        assert len(episode) == 1
+        assert not is_validation(one.ids[episode]).any()
+    assert (two.played[30:, 0] >= one.starts[20]).any()  # some begin on practised rows
     theirs = import_swm("stable_worldmodel.data").HDF5Dataset(path=twice, frameskip=1, num_steps=2)
     assert [tuple(theirs[i]["played"].shape) for i in (0, len(theirs) - 1)] == [(2, 2), (2, 2)]
+
+
+def test_who_learns_what_the_data_does_sees_nothing_that_was_played(practised, tiny_world, tworoom, tmp_path):
+    joined = open_episodes(practised, TASKS["tworoom"])
+    cache = build_cache(joined, tiny_world.latents, 32, tiny_world.encoder_digest, tmp_path / "latents")
+    for behaviour_only, sees_played in ((False, True), (True, False)):
+        train, held_out = tiny_world.plan_windows(cache, far_share=1.0, behaviour_only=behaviour_only)
+        assert (train.current >= tworoom.rows).any() == sees_played
+        assert (held_out.current < tworoom.rows).all()
+        assert (train.far_share, held_out.far_share) == (1.0, 0.0)
 
 
 def test_practice_is_a_function_of_seed_and_planner(player, practised, tworoom_file, tmp_path):

@@ -81,7 +81,7 @@ def train_baseline(
     if name not in LEARNED:
         raise ValueError(f"Unknown baseline {name!r}; known: {', '.join(LEARNED)}.")
     make, settings = LEARNED[name][0], LEARNED[name][1]()
-    train, held_out = world.plan_windows(cache)
+    train, held_out = world.plan_windows(cache, behaviour_only=True)
     shape = (world.spec.model.latent, world.spec.model.block_dim, world.spec.block)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)

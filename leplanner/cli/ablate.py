@@ -179,8 +179,7 @@ def _one(variant: Variant, settings: _Settings) -> None:
         )
     from ..tasks.swm_simulator import Visuals, make_simulator
 
-    task, visuals = get_task(manifest.task), world.spec.visuals
-    sim = make_simulator(task, Visuals(**visuals) if visuals else Visuals.native())
+    sim = make_simulator(get_task(manifest.task), Visuals.of(world.spec.visuals))
     with bar(f"diagnose {variant.name}", "trials") as update:
         loop = closed_loop_tables(load_bundle(folder / "planner"), sim, manifest, min(FIT_TRIALS, trials), update)
     sim.close()

@@ -101,8 +101,7 @@ def diagnose(
     if trials:
         from ..tasks.swm_simulator import Visuals, make_simulator
 
-        shape = planner.world.spec
-        sim = make_simulator(spec, Visuals(**shape.visuals) if shape.visuals else Visuals.native())
+        sim = make_simulator(spec, Visuals.of(planner.world.spec.visuals))
         manifest = draw_manifest(spec, episodes, trials, seed, simulator=lambda: make_simulator(spec))
         with bar(f"diagnose {task}", "trials") as update:
             executed = closed_loop_tables(planner, sim, manifest, trials, update)

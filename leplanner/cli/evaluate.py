@@ -16,7 +16,7 @@ from tyro.conf import arg
 from ..artifacts import write_json
 from ..data.episodes import open_episodes
 from ..evaluation.latency import measure_latency
-from ..evaluation.manifest import Manifest, draw_manifest, load_manifest, save_manifest
+from ..evaluation.manifest import Manifest, default_budget, draw_manifest, load_manifest, save_manifest
 from ..evaluation.methods import SEARCH, make_method
 from ..evaluation.runner import EvaluationConfig, TrialRow
 from ..evaluation.runner import evaluate as run_evaluation
@@ -94,7 +94,7 @@ def evaluate(
     """
     spec = get_task(task)
     base = Path("runs") / task
-    budget = 2 * offset if budget is None else budget  # as manifests have it
+    budget = default_budget(offset) if budget is None else budget
     if history not in ("padded", "real"):
         raise ValueError(f"--history must be padded or real; got {history!r}.")
     config = EvaluationConfig(

@@ -25,9 +25,9 @@ def practice(
 ) -> None:
     """Let a planner play towards goals of its data, and write the data with these episodes added.
 
-    A plan goes where the world imagines well of it, and so to what the world has wrong. Refine the world on the new file
-    (`leplanner cache`, `leplanner world refine`), then train the planner again. Starts and goals are rows of training episodes; killed
-    and started again it continues.
+    A plan goes where the world imagines well of it, and so to what the world has wrong. `leplanner run` does all that follows:
+    encode the new file (`cache --data ... --known ...`), refine the world on it, fit a density for that world, and train the planner on
+    (`train --start ...`). Starts and goals are rows of training episodes; killed and started again it continues.
 
     Example: leplanner practice pusht --episodes 4000
 

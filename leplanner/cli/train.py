@@ -72,7 +72,7 @@ def train(
         smooth_weight: of changes from one action to the next, which a world that sees only ends of blocks cannot judge.
         deviate_share: share of problems that begin one imagined block off the data's way.
         retry_share: share of problems that begin where a played episode went astray (`leplanner practice`), with its goal.
-        far_share: share of problems whose goal is as far away as the curriculum allows.
+        far_share: share of the other problems whose goal is as far away as the curriculum and the episode allow.
         curriculum: farthest goals in blocks by share of the steps, e.g. 0:2,0.25:3,0.5:5.
         seed: of initialisation, batches and dropout.
         precision: auto (measured), fp32 or bf16.

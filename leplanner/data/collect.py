@@ -120,6 +120,7 @@ def collect(
         leftover.unlink()
     # parts of a shorter run with the same settings are reused, whatever number of episodes it was for
     settings = {key: value for key, value in wanted.items() if key != "episodes"} | {"leplanner": __version__}
+    settings["visuals"] = _visuals(config)
     if (folder / "config.json").exists() and read_json(folder / "config.json") != settings:
         raise ValueError(
             f"{folder} holds parts of a collection with other settings ({read_json(folder / 'config.json')}). "
@@ -238,7 +239,10 @@ def _check_continues(source: Path, config: CollectConfig) -> None:
         found["steps_per_row"] = file.attrs.get("steps_per_row")
         found["visuals"] = json.loads(file.attrs.get("leplanner", "{}")).get("visuals")
     if found != wanted:
-        raise ValueError(f"{source} cannot be continued: it holds {found}, and {wanted} would be added to it.")
+        raise ValueError(
+            f"{source} cannot be continued: it holds {found}, and {wanted} would be added to it. Continue it with its own settings "
+            "and the version that made it, or collect it anew."
+        )
 
 
 def _visuals(config: CollectConfig) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def train_density(
     stop_after: int | None = None,
 ) -> Density:
     """Fit to `out`, or continue the fit that `out` holds. The weights that explain held-out blocks best are kept."""
-    train, held_out = world.plan_windows(cache)
+    train, held_out = world.plan_windows(cache, behaviour_only=True)
     shape = DensityConfig(
         latent=world.spec.model.latent,
         block_dim=world.spec.model.block_dim,

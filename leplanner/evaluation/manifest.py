@@ -53,6 +53,11 @@ class Manifest:
         return (self.task, self.protocol, self.offset, self.budget, self.seed)
 
 
+def default_budget(offset: int) -> int:
+    """Environment actions a trial may take: twice what the data took."""
+    return 2 * offset
+
+
 def draw_manifest(
     task: Task,
     episodes: Episodes,
@@ -60,7 +65,7 @@ def draw_manifest(
     seed: int,
     protocol: str = "nontrivial",
     offset: int = 25,
-    budget: int | None = None,  # twice the offset
+    budget: int | None = None,  # default: default_budget(offset)
     block: int = 5,
     context: int = 3,
     simulator: Callable[[], Simulator] | None = None,  # for nontrivial: tries whether doing nothing succeeds
@@ -75,7 +80,7 @@ def draw_manifest(
         raise ValueError(
             f"The goal offset {offset} is not a multiple of the {episodes.steps_per_row} actions between this dataset's rows."
         )
-    budget = 2 * offset if budget is None else budget
+    budget = default_budget(offset) if budget is None else budget
     if budget < offset:
         raise ValueError(
             f"A budget of {budget} actions is less than the {offset} that the data took to these goals. Ask for a --budget of "

@@ -174,9 +174,8 @@ def _run_job(
         torch.set_num_threads(threads)
         planner, trials = load_bundle(bundle), load_manifest(Path(manifest))
         task = get_task(trials.task)
-        visuals = Visuals(**planner.world.spec.visuals) if planner.world.spec.visuals else Visuals.native()
         _worker.update(identity=(bundle, manifest, baselines, config), planner=planner, manifest=trials, task=task)
-        _worker.update(sim=make_simulator(task, visuals), methods={}, weights={})
+        _worker.update(sim=make_simulator(task, Visuals.of(planner.world.spec.visuals)), methods={}, weights={})
     planner, trials, methods, weights = (_worker[name] for name in ("planner", "manifest", "methods", "weights"))
     folder = Path(baselines) if baselines else None
     common: dict[str, Any] = {"method": job.method, "replan": job.replan, "trial": job.trial, "seed": config.seed}

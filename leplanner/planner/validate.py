@@ -16,7 +16,7 @@ from .problem import LatentDynamics, Plan, PlanProblem, imagination
 
 @dataclass(frozen=True)
 class Sample:
-    """Problems whose goals the data reached `offset` blocks later."""
+    """Problems whose goals the data reached `offset` blocks later; second attempts have the end of the plan."""
 
     problem: PlanProblem
     offset: Tensor  # (B,) q

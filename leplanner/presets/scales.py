@@ -98,7 +98,8 @@ def compact(task: str) -> Scale:
         refine=RefineConfig(steps=8000, batch=128, horizon="0:1,0.6:2,0.85:5", half_weights=True),
         density=DensityTrainConfig(half_weights=True),
         planner=PlannerConfig(width=128, depth=2, heads=4, dropout=0.0),
-        planner_train=PlannerTrainConfig(steps=3000, batch=64, smooth_weight=3e-3, half_weights=True),
+        # fp32: what is learned at the end are distances of a thousandth of the start's
+        planner_train=PlannerTrainConfig(steps=3000, batch=64, smooth_weight=3e-3, half_weights=True, precision="fp32"),
         baselines=BaselineTrainConfig(),
         decoder_train=DecoderTrainConfig(half_weights=True),
     )
@@ -133,9 +134,11 @@ def _compact_cube(scale: Scale) -> Scale:
         collect=replace(scale.collect, episodes=3000, size=96),
         model=replace(scale.model, encoder=replace(scale.model.encoder, frame_size=96)),
         train=replace(scale.train, steps=2000, grounding=1.0),
+        refine=replace(scale.refine, steps=5000),  # before practice, and again after
         # few frames of a hard world: plans must stay near what the data did
-        planner_train=replace(scale.planner_train, deviate_share=0.25, support_weight=0.3, far_share=0.3),
+        planner_train=replace(scale.planner_train, steps=2200, deviate_share=0.25, support_weight=0.3, far_share=0.3),
         practice_episodes=1500,
+        practised_steps=4500,
     )
 
 

@@ -25,6 +25,11 @@ class Visuals:
     merge_m: float = 0.0  # vertices of a mesh within a cell of this size are drawn as one
 
     @staticmethod
+    def of(recorded: dict[str, Any]) -> Visuals:
+        """As a world's frames were drawn; released worlds record nothing and saw native ones."""
+        return Visuals(**recorded) if recorded else Visuals.native()
+
+    @staticmethod
     def light() -> Visuals:
         """For small frames made on a CPU: an arm of 185,000 triangles has most of them in the same few pixels."""
         return Visuals(merge_m=0.004)

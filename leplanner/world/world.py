@@ -147,10 +147,16 @@ class World:
         return WorldWindows(episodes, chosen, self.spec.action_scale, self.spec.block, self.spec.model.context)
 
     def plan_windows(
-        self, cache: LatentCache, pad_share: float = 0.25, retry_share: float = 0.0, far_share: float = 0.0
+        self,
+        cache: LatentCache,
+        pad_share: float = 0.25,
+        retry_share: float = 0.0,
+        far_share: float = 0.0,
+        behaviour_only: bool = False,
     ) -> tuple[PlanWindows, PlanWindows]:
         """Planning samples of this world's latent cache: from training episodes, and from held-out ones. The last two
-        shares are of the training ones alone."""
+        shares are of the training ones alone. `behaviour_only`: without what a planner played, for those who learn what the
+        data does."""
         if cache.encoder_digest != self.encoder_digest:
             raise ValueError(
                 f"The latent cache was made by another encoder ({cache.encoder_digest[:12]}, this world's is "
@@ -158,6 +164,8 @@ class World:
             )
         shape = (self.spec.action_scale, self.spec.block, self.spec.model.context, pad_share)
         train, held_out = split(cache.episodes)
+        if behaviour_only and cache.episodes.played is not None:
+            train = train[cache.episodes.played[train, 1] < 0]
         return (
             PlanWindows(cache.latents, cache.episodes, train, *shape, retry_share, far_share),
             PlanWindows(cache.latents, cache.episodes, held_out, *shape),
