@@ -323,6 +323,21 @@ def test_the_start_of_an_episode_is_padded_and_so_is_a_share_of_the_rest(plan_wi
     assert 0.1 < padded[deep].mean() < 0.25  # a quarter is cut, to 0, 1 or 2 blocks of history
 
 
+def test_a_share_of_the_rollouts_is_of_what_was_played(rng):
+    episodes = synthetic_episodes(rng, lengths=(91, 31))
+    latents = np.zeros((episodes.rows, 1))
+    latents[91:] = 1.0
+    scale = ActionScale(np.zeros(2), np.ones(2))
+    played = replace(episodes, played=np.array([[-1, -1], [8, 20]]))
+    windows = PlanWindows(latents, played, np.arange(2), scale, 5, 3)
+    natural = (31 - 10) / (31 - 10 + 91 - 10)  # rows with two blocks of five ahead of them
+    for share, expected in ((None, natural), (0.5, 0.5 + 0.5 * natural), (1.0, 1.0)):
+        drawn = windows.draw_rollouts(rng, 4000, 2, share).context[:, -1, 0].mean()
+        assert abs(drawn - expected) < 0.04
+    with pytest.raises(ValueError, match="no episode of the data was played by one"):
+        PlanWindows(latents, episodes, np.arange(2), scale, 5, 3).draw_rollouts(rng, 4, 2, 0.5)
+
+
 def test_second_attempts_begin_astray_and_want_the_goal_that_was_played_for(rng):
     episodes = synthetic_episodes(rng, lengths=(31, 31, 26))
     latents = rng.normal(size=(episodes.rows, 8)).astype(np.float16)

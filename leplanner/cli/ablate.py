@@ -78,7 +78,7 @@ def ablate(
     if steps is not None:
         preset = replace(preset, planner_train=replace(preset.planner_train, steps=steps))
     # a world that practised knows the plans of the reference and of no other variant
-    before = base / "before-practice"
+    before = base / "round-0"
     made = before if before.exists() else base
     refined = before / "refined" if before.exists() else None
     frozen, cache = load_world(world_folder(world or refined, task)), open_cache(latents or made / "latents")

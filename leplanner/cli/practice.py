@@ -43,7 +43,7 @@ def practice(
         workers: processes (default: one a core).
     """
     base, preset = Path("runs") / task, get_scale(scale, task)
-    if episodes is None and not preset.practice_episodes:
+    if episodes is None and not preset.practice_rounds:
         raise ValueError(f"The {scale} scale does not practise {task}. Give --episodes to practise all the same.")
     data, out = data or base / "data.h5", out or base / "practised.h5"
     chosen = {"episodes": episodes, "steps": steps, "seed": seed}

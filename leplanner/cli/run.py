@@ -6,6 +6,7 @@ import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -39,8 +40,8 @@ def run(
 ) -> None:
     """Everything for one task: collect, train the world, cache, refine it, density, planner, GC-IDM, evaluate, report.
 
-    PushT and Cube practise in between: a first planner plays, the world is refined on what its plans really did, and the planner
-    is trained again through it.
+    PushT and Cube practise in between, in rounds: the planner plays, the world is refined on what its plans really did, and the
+    planner is trained on through it.
 
     A stage whose artifact is there is skipped; killed and started again it continues. The artifact of other settings is never
     overwritten: choose another --out, or delete that stage's folder. Ends with OUT/bundle, ready to load, with its model card.
@@ -75,27 +76,27 @@ def run(
         stages["import world"] = lambda: _import_world(world, task, file, first)
     else:
         stages["train world"] = lambda: worlds.train(task, file, first, scale, device=device)
-    parts, early, practised = {"World": first}, base / "before-practice", None
+    rounds = preset.practice_rounds if world is None else 0
+    folders = [*(base / f"round-{number}" for number in range(rounds)), base]  # the last round's planner is the task's
+    files = [file, *(folder / "practised.h5" for folder in folders[1:])]
+    parts, used = {"World": first}, first
     refines = world is None and preset.refine.steps > 0
-    if world is None and preset.practice_episodes:
-        practised = base / "practised.h5"
-        learned = _learned(task, scale, device, first, file, early, refines)
-        stages |= learned.stages
-        stages["practice"] = lambda: practice.practice(task, early / "planner", file, practised, scale)
-        parts |= {f"{title}, before practice": folder for title, folder in learned.parts.items()}
-        learned = _learned(task, scale, device, learned.world, practised, base, refines, early)
-        stages |= {f"{name} again": stage for name, stage in learned.stages.items()}
-    else:
-        learned = _learned(task, scale, device, first, file, base, refines)
-        stages |= learned.stages
-    parts |= learned.parts | {"GC-IDM, for comparison": rivals / "gcidm"}
-    making = Making(
-        _command(task, scale, world, data, trials, search_trials), scale, file, parts, (practised,) if practised else ()
-    )
-    planner, used = base / "planner", learned.world
-    latents = (early if practised else base) / "latents"  # GC-IDM imitates the behaviour, not our planner
+    for number, (folder, seen) in enumerate(zip(folders, files, strict=True)):
+        earlier = folders[number - 1] if number else None
+        round_ = f", round {number}" if number else ""
+        if earlier is not None:
+            stages["practice" + round_] = partial(
+                practice.practice, task, earlier / "planner", files[number - 1], seen, scale, seed=number
+            )
+        learned = _learned(task, scale, device, used, seen, folder, refines, earlier)
+        stages |= {name + round_: stage for name, stage in learned.stages.items()}
+        parts |= {title + round_: made for title, made in learned.parts.items()}
+        used = learned.world
+    parts |= {"GC-IDM, for comparison": rivals / "gcidm"}
+    making = Making(_command(task, scale, world, data, trials, search_trials), scale, file, parts, tuple(files[1:]))
+    planner, latents = base / "planner", base / "latents"
     stages |= {
-        "GC-IDM": lambda: baselines.baselines(task, "gcidm", used, latents, rivals, scale, device=device),
+        "GC-IDM": partial(baselines.baselines, task, "gcidm", used, latents, rivals, scale, device=device),
         "evaluate": lambda: _evaluate(task, planner, file, rivals, measured, trials, search_trials),
         "bundle": lambda: _bundle(task, planner, measured, file, making, base / "bundle"),
         "report": lambda: report.report((measured,), base / "report.html"),
@@ -128,17 +129,24 @@ class _Learned:
 
 
 def _learned(
-    task: str, scale: str, device: str, world: Path, file: Path, folder: Path, refines: bool, early: Path | None = None
+    task: str,
+    scale: str,
+    device: str,
+    world: Path,
+    file: Path,
+    folder: Path,
+    refines: bool,
+    earlier: Path | None = None,
 ) -> _Learned:
-    """`early`: where the planner before practice, its latents and its world are."""
+    """`earlier`: where the planner that practised and its latents are."""
     used = folder / "refined" if refines else world
     latents, supported, planner = (folder / name for name in ("latents", "density", "planner"))
-    known, start = (early / "latents", early / "planner") if early else (None, None)
+    known, start = (earlier / "latents", earlier / "planner") if earlier else (None, None)
     stages: Stages = {"cache": lambda: cache.cache(task, world, None, file, latents, known, device=device)}
     if refines:
         stages["refine world"] = lambda: worlds.refine(task, world, latents, used, scale, device=device)
-    stages |= {  # the density is of the behaviour: what a planner did is no reason to do it again
-        "density": lambda: density.density(task, used, known or latents, supported, scale, device=device),
+    stages |= {
+        "density": lambda: density.density(task, used, latents, supported, scale, device=device),
         "train planner": lambda: train.train(task, used, latents, supported, planner, start, scale, device=device),
     }
     parts = ({"Predictor refined": used} if refines else {}) | {"Density": supported, "Planner": planner}

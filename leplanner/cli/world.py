@@ -81,6 +81,7 @@ def refine(
     batch: ScaleInt = None,
     learning_rate: ScaleFloat = None,
     horizon: ScaleStr = None,
+    played_share: ScaleFloat = None,
     seed: ScaleInt = None,
     precision: ScaleStr = None,
     device: str = "auto",
@@ -94,23 +95,25 @@ def refine(
         world: the world to start from (default: runs/TASK/world).
         latents: the dataset, encoded: leplanner cache (default: runs/TASK/latents).
         out: folder for the refined world (default: runs/TASK/refined).
-        scale: paper, compact or tiny; sets the defaults of the options below.
+        scale: paper, compact or tiny; sets the defaults of the options below, others for data that a planner played.
         steps: training steps.
         batch: rollouts in a batch.
         learning_rate: peak of the one-cycle schedule.
         horizon: blocks of a rollout by share of the steps, e.g. 0:1,0.6:2,0.85:5.
+        played_share: share of rollouts from what a planner played (`leplanner practice`) instead of from all data.
         seed: of batches.
         precision: auto (measured), fp32 or bf16.
         device: auto, cpu, cuda, mps.
     """
     chosen = {"steps": steps, "batch": batch, "learning_rate": learning_rate, "horizon": horizon}
-    chosen |= {"seed": seed, "precision": precision}
-    config = replace(get_scale(scale, task).refine, **{k: v for k, v in chosen.items() if v is not None})
+    chosen |= {"played_share": played_share, "seed": seed, "precision": precision}
+    base, preset = Path("runs") / task, get_scale(scale, task)
+    cache = open_cache(latents or base / "latents")
+    settings = preset.practised_refine if cache.episodes.played is not None else preset.refine
+    config = replace(settings, **{k: v for k, v in chosen.items() if v is not None})
     if config.steps < 1:
         raise ValueError(f"The {scale} scale does not refine its worlds. Give --steps to refine one all the same.")
-    base = Path("runs") / task
     out = out or base / "refined"
-    cache = open_cache(latents or base / "latents")
     with bar(f"refine world {task}", "steps") as update:
 
         def show(progress: TrainProgress) -> None:

@@ -130,6 +130,8 @@ class PlanWindows:
                 f"No planning sample fits: none of {len(chosen)} episodes has {stride + 1} rows. Collect more or longer episodes."
             )
         self.history, self.future = _blocks_around(episodes, stride)
+        by_planner = np.zeros(len(episodes.starts), bool) if episodes.played is None else episodes.played[:, 1] >= 0
+        self.was_played = np.repeat(by_planner, episodes.lengths)  # by row
         if retry_share:
             self.astray, self.wanted = self._find_astray(episodes, chosen)
 
@@ -174,13 +176,24 @@ class PlanWindows:
             )
         return rows[astray], wanted[astray]
 
-    def draw_rollouts(self, rng: np.random.Generator, count: int, horizon: int) -> RolloutBatch:
+    def draw_rollouts(
+        self, rng: np.random.Generator, count: int, horizon: int, played_share: float | None = None
+    ) -> RolloutBatch:
+        """`played_share`: of the rollouts, drawn from what a planner played instead of from all."""
         far = self.current[self.future[self.current] >= horizon]
         if len(far) == 0:
             raise ValueError(
                 f"No episode is {horizon} blocks long; ask for shorter rollouts or collect longer episodes."
             )
         current = far[rng.integers(len(far), size=count)]
+        if played_share is not None:
+            played = far[self.was_played[far]]
+            if len(played) == 0:
+                raise ValueError(
+                    f"A share of {played_share} of the rollouts was asked for from what a planner played, but no episode of the data "
+                    "was played by one. Make some (leplanner practice TASK), or leave --played-share out."
+                )
+            current = np.where(rng.random(count) < played_share, played[rng.integers(len(played), size=count)], current)
         context, past_blocks = self._contexts(current, self._draw_history(rng, current))
         rows = current[:, None] + self.table.stride * np.arange(horizon)
         after = self.latents[rows + self.table.stride].astype(np.float32)

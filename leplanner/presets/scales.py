@@ -31,19 +31,34 @@ class Scale:
     planner_train: PlannerTrainConfig
     baselines: BaselineTrainConfig
     decoder_train: DecoderTrainConfig
-    practice_episodes: int = 0  # that a first planner plays, for world and planner to be trained on
-    practised_steps: int = 0  # of the planner, after practice
+    practice_rounds: int = 0  # of playing, and of training world and planner on what was played
+    practice_episodes: int = 0  # a round
+    practised_refine_steps: int = 0  # a round
+    practised_steps: int = 0  # of the planner, a round
 
     @property
     def practised_train(self) -> PlannerTrainConfig:
         """Of a planner that goes on from the one that practised: goals at all distances, and second attempts."""
-        if not self.practice_episodes:
+        if not self.practice_rounds:
             return self.planner_train
         return replace(
             self.planner_train,
-            steps=self.practised_steps or self.planner_train.steps,
+            steps=self.practised_steps,
             curriculum=f"0:{self.planner.horizon}",
             retry_share=0.2,
+        )
+
+    @property
+    def practised_refine(self) -> RefineConfig:
+        """Of a world that goes on: half of what it sees is what plans really did."""
+        if not self.practice_rounds:
+            return self.refine
+        return replace(
+            self.refine,
+            steps=self.practised_refine_steps,
+            learning_rate=6e-4,
+            horizon=f"0:2,0.3:{self.planner.horizon}",
+            played_share=0.5,
         )
 
     @property
@@ -118,8 +133,10 @@ def _compact_pusht(scale: Scale) -> Scale:
         collect=replace(scale.collect, episodes=12_000),  # contact is learned from many pushes
         train=replace(scale.train, grounding=1.0),
         planner_train=replace(scale.planner_train, deviate_share=0.25, far_share=0.4, learning_rate=5e-4),
+        practice_rounds=1,
         practice_episodes=5000,
-        practised_steps=7000,
+        practised_refine_steps=5000,
+        practised_steps=8000,
     )
 
 
@@ -134,11 +151,13 @@ def _compact_cube(scale: Scale) -> Scale:
         collect=replace(scale.collect, episodes=3000, size=96),
         model=replace(scale.model, encoder=replace(scale.model.encoder, frame_size=96)),
         train=replace(scale.train, steps=2000, grounding=1.0),
-        refine=replace(scale.refine, steps=5000),  # before practice, and again after
+        refine=replace(scale.refine, steps=5000),
         # few frames of a hard world: plans must stay near what the data did
         planner_train=replace(scale.planner_train, steps=2200, deviate_share=0.25, support_weight=0.3, far_share=0.3),
-        practice_episodes=1500,
-        practised_steps=4500,
+        practice_rounds=4,
+        practice_episodes=700,
+        practised_refine_steps=1500,
+        practised_steps=1000,
     )
 
 
@@ -165,7 +184,9 @@ def tiny(task: str) -> Scale:
         planner_train=PlannerTrainConfig(steps=100, batch=32, learning_rate=1e-3, validate_every=50, engine="plain"),
         baselines=BaselineTrainConfig(steps=50, batch=64, validate_every=25),
         decoder_train=DecoderTrainConfig(steps=100, batch=16, validate_every=50),
+        practice_rounds=min(scale.practice_rounds, 2),
         practice_episodes=min(scale.practice_episodes, 16),
+        practised_refine_steps=min(scale.practised_refine_steps, 100),
         practised_steps=min(scale.practised_steps, 100),
     )
 

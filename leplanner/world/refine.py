@@ -38,6 +38,7 @@ class RefineConfig:
     clip: float = 1.0
     horizon: str = "0:1,0.5:2,0.75:5"  # from this share of the steps on, rollouts of so many blocks
     pad_share: float = 0.25  # contexts cut short as at an episode's start
+    played_share: float | None = None  # of rollouts: drawn from what a planner played, not from all
     half_weights: bool = False  # end with a predictor whose weights fp16 holds exactly
     seed: int = 0
     precision: str = "auto"
@@ -92,7 +93,9 @@ def refine_world(
     metrics = learn(
         learner,
         out,
-        draw=lambda rng, step: train.draw_rollouts(rng, config.batch, stage_at(stages, step / config.steps)),
+        draw=lambda rng, step: train.draw_rollouts(
+            rng, config.batch, stage_at(stages, step / config.steps), config.played_share
+        ),
         losses=losses,
         validate=lambda: rollout_errors(model, fixed),
         counted={"rollouts": config.batch},
