@@ -191,7 +191,8 @@ def test_bad_problems_get_an_answer():
 
 def test_gelu_is_gelu():
     x = torch.linspace(-9, 9, 4001, requires_grad=True)
-    assert (gelu(x) - torch.nn.functional.gelu(x)).abs().max() < 5e-7
+    exact = torch.nn.functional.gelu(x.double())  # the library's own fp32 errs by up to 9e-7, depending on the machine
+    assert (gelu(x) - exact).abs().max() < 1e-6
     (ours,) = torch.autograd.grad(gelu(x).sum(), x)
     (theirs,) = torch.autograd.grad(torch.nn.functional.gelu(x).sum(), x)
     assert (ours - theirs).abs().max() < 1e-5

@@ -181,7 +181,9 @@ def tiny(task: str) -> Scale:
         refine=replace(scale.refine, steps=100, batch=32, validate_every=50),
         density=DensityTrainConfig(components=4, width=32, steps=100, batch=64, validate_every=50),
         planner=PlannerConfig(width=32, depth=1, heads=2, dropout=0.0),
-        planner_train=PlannerTrainConfig(steps=100, batch=32, learning_rate=1e-3, validate_every=50, engine="plain"),
+        planner_train=PlannerTrainConfig(
+            steps=100, batch=32, learning_rate=1e-3, validate_every=50, engine="plain", precision="fp32"
+        ),
         baselines=BaselineTrainConfig(steps=50, batch=64, validate_every=25),
         decoder_train=DecoderTrainConfig(steps=100, batch=16, validate_every=50),
         practice_rounds=min(scale.practice_rounds, 2),
