@@ -36,12 +36,16 @@ class LinearWorld:
 def draw(rng: np.random.Generator, count: int, max_offset: int = HORIZON) -> PlanBatch:
     """Goals a little beyond what bounded actions reach, so that the optimum costs something; all OFFSET blocks away."""
     context = rng.normal(size=(count, 3, LATENT)).astype(np.float32)
+    past_blocks = rng.normal(size=(count, 2, 2)).astype(np.float32)
+    goal = (context[:, -1] + rng.normal(size=(count, LATENT))).astype(np.float32)
     return PlanBatch(
         context=context,
-        past_blocks=rng.normal(size=(count, 2, 2)).astype(np.float32),
-        goal=(context[:, -1] + rng.normal(size=(count, LATENT))).astype(np.float32),
+        past_blocks=past_blocks,
+        goal=goal,
         offset=np.full(count, OFFSET),
         first_block=np.zeros((count, 2), np.float32),
+        way=np.repeat(goal[:, None], HORIZON, axis=1),
+        way_known=np.zeros(count, bool),
     )
 
 

@@ -296,8 +296,11 @@ def test_plan_windows_stay_in_their_episode(plan_windows, rng):
     assert (goal < episodes.starts[episode] + episodes.lengths[episode]).all()
     assert (rows[:, 0] >= episodes.starts[episode]).all()
     assert set(batch.offset) == {1, 2, 3, 4, 5}
-    short = windows.draw(rng, 500, max_offset=2).offset
-    assert set(short) == {1, 2}
+    short = windows.draw(rng, 500, max_offset=2, horizon=5)
+    assert set(short.offset) == {1, 2}
+    ahead = np.minimum(np.arange(1, 6), short.offset[:, None])  # at the goal from its arrival on
+    assert np.array_equal(short.way[..., 0], short.context[:, -1:, 0] + 5 * ahead)
+    assert short.way_known.all()
 
 
 def test_padded_contexts_repeat_the_first_frame_with_raw_zero_actions(plan_windows):
@@ -353,6 +356,7 @@ def test_second_attempts_begin_astray_and_want_the_goal_that_was_played_for(rng)
     found = {tuple(latent) for latent in batch.context[again, -1]}
     assert found == {tuple(latents[row].astype(np.float32)) for row in starts}
     assert set(batch.offset[~again]) == {1, 2}
+    assert np.array_equal(batch.way_known, ~again)
     assert len(batch.offset) == len(batch.past_blocks) == len(batch.first_block) == 4000
     with pytest.raises(ValueError, match="no episode was played towards a goal"):
         PlanWindows(latents, episodes, np.arange(3), scale, 5, 3, retry_share=0.5)

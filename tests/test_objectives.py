@@ -14,6 +14,7 @@ from leplanner.planner.objectives import (
     deep_supervision_weights,
     fixed_terminal,
     hold,
+    off_the_way,
     roughness,
     support_penalty,
 )
@@ -93,6 +94,19 @@ def test_raw_actions_are_exactly_the_box(low, high):
     assert raw.max() == high
     middle, half = (high + low) / 2, (high - low) / 2
     assert torch.allclose(raw[:, 0, 0], middle + half * u[:, 0].tanh(), atol=2e-6)
+
+
+def test_off_the_way_is_charged_before_arrival_only_and_only_where_the_way_is_known():
+    way = torch.zeros(4, 3, 2)
+    latents = torch.tensor([1.0, 2.0, 9.0]).view(1, 3, 1).expand(4, 3, 2).clone().requires_grad_()
+    offset, known = torch.tensor([3, 2, 1, 3]), torch.tensor([True, True, True, False])
+    charged = off_the_way(latents, way, offset, known)
+    assert charged.tolist() == [(1 + 4) / 2, 1.0, 0.0, 0.0]
+    charged.sum().backward()
+    assert latents.grad is not None
+    assert latents.grad[0, :2].abs().min() > 0
+    assert latents.grad[2:].abs().max() == 0
+    assert off_the_way(way, way, offset, known).max() == 0
 
 
 def test_roughness_charges_changes_between_neighbouring_actions_across_blocks():

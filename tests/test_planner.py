@@ -275,7 +275,7 @@ def test_the_optimum_is_one(rng):
 
 def test_a_deviation_is_one_imagined_block_and_leaves_the_goal():
     world, batch = LinearWorld(), draw(np.random.default_rng(0), 40)
-    sample, taken = as_sample(batch, CPU), torch.randn(40, 2)
+    sample, taken = replace(as_sample(batch, CPU), way_known=torch.ones(40, dtype=torch.bool)), torch.randn(40, 2)
     moved = deviate(sample, taken, world, 1, share=1.0, generator=torch.Generator().manual_seed(3))
     again = deviate(sample, taken, world, 1, share=1.0, generator=torch.Generator().manual_seed(3))
     assert torch.equal(moved.problem.context, again.problem.context)
@@ -292,3 +292,4 @@ def test_a_deviation_is_one_imagined_block_and_leaves_the_goal():
     some = deviate(sample, taken, world, 1, share=0.5, generator=torch.Generator().manual_seed(3))
     same = (some.problem.context == sample.problem.context).flatten(1).all(1)
     assert 5 < int(same.sum()) < 35
+    assert torch.equal(some.way_known, same)  # who begins elsewhere is not on the data's way

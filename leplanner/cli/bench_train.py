@@ -118,4 +118,5 @@ def _random_sample(batch: int, latent: int, block_dim: int, context: int) -> Sam
     problem = PlanProblem(
         torch.randn(batch, context, latent), torch.randn(batch, context - 1, block_dim), torch.randn(batch, latent)
     )
-    return Sample(problem, torch.randint(1, 6, (batch,)))
+    way, known = torch.randn(batch, 5, latent), torch.ones(batch, dtype=torch.bool)
+    return Sample(problem, torch.randint(1, 6, (batch,)), way, known)

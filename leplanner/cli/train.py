@@ -35,6 +35,7 @@ def train(
     hold_weight: ScaleFloat = None,
     path_weight: ScaleFloat = None,
     support_weight: ScaleFloat = None,
+    way_weight: ScaleFloat = None,
     smooth_weight: ScaleFloat = None,
     deviate_share: ScaleFloat = None,
     retry_share: ScaleFloat = None,
@@ -69,6 +70,7 @@ def train(
         hold_weight: lambda_h, of staying at the goal.
         path_weight: alpha, of fixed-terminal's path loss.
         support_weight: lambda_sup, of leaving the data's support; 0 needs no density.
+        way_weight: of being, before arrival, where the data was; no action is imitated.
         smooth_weight: of changes from one action to the next, which a world that sees only ends of blocks cannot judge.
         deviate_share: share of problems that begin one imagined block off the data's way.
         retry_share: share of problems that begin where a played episode went astray (`leplanner practice`), with its goal.
@@ -86,6 +88,7 @@ def train(
         "deviate_share": deviate_share,
         "retry_share": retry_share,
         "far_share": far_share,
+        "way_weight": way_weight,
         "smooth_weight": smooth_weight,
         "curriculum": curriculum,
         "seed": seed,

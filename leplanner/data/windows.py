@@ -38,6 +38,8 @@ class PlanBatch:
     goal: Array  # (B, D)
     offset: Array  # (B,) q, in blocks
     first_block: Array  # (B, A) the block the data took next: for densities and diagnostics, never a target
+    way: Array  # (B, H, D) where the data was after each block, at the goal from q on
+    way_known: Array  # (B,) bool; nothing in the data shows the way of a second attempt
 
 
 @dataclass(frozen=True)
@@ -144,15 +146,24 @@ class PlanWindows:
         offset = 1 + (rng.random(count - retries) * farthest).astype(np.int64)
         if self.far_share:
             offset = np.where(rng.random(count - retries) < self.far_share, farthest, offset)
-        batch = self.at(current, offset, self._draw_history(rng, current))
-        return _joined(batch, self._draw_retries(rng, retries, horizon or max_offset)) if retries else batch
+        horizon = horizon or max_offset
+        batch = self.at(current, offset, self._draw_history(rng, current), horizon)
+        return _joined(batch, self._draw_retries(rng, retries, horizon)) if retries else batch
 
-    def _draw_retries(self, rng: np.random.Generator, count: int, offset: int) -> PlanBatch:
+    def _draw_retries(self, rng: np.random.Generator, count: int, horizon: int) -> PlanBatch:
         chosen = rng.integers(len(self.astray), size=count)
         current, wanted = self.astray[chosen], self.wanted[chosen]
         context, past_blocks = self._contexts(current, self._draw_history(rng, current))
         goal = self.latents[wanted].astype(np.float32)
-        return PlanBatch(context, past_blocks, goal, np.full(count, offset), self.table.leaving(current))
+        return PlanBatch(
+            context,
+            past_blocks,
+            goal,
+            offset=np.full(count, horizon),
+            first_block=self.table.leaving(current),
+            way=np.repeat(goal[:, None], horizon, axis=1),
+            way_known=np.zeros(count, bool),
+        )
 
     def _find_astray(self, episodes: Episodes, chosen: Array) -> tuple[Array, Array]:
         """Rows of played episodes that are not at their goals although the data would be by then, and the rows of these goals."""
@@ -205,8 +216,9 @@ class PlanWindows:
         cut = rng.random(count) < self.pad_share
         return np.where(cut, np.minimum(history, rng.integers(0, self.context, size=count)), history)
 
-    def at(self, current: Array, offset: Array, history: Array) -> PlanBatch:
-        """`history`: how many blocks before `current` are real; what lies before is padding."""
+    def at(self, current: Array, offset: Array, history: Array, horizon: int | None = None) -> PlanBatch:
+        """`history`: how many blocks before `current` are real; what lies before is padding. `horizon`: blocks of the way that
+        are told, the farthest offset if none is given."""
         beyond = (offset > self.future[current]) | (history > self.history[current])
         if beyond.any():
             i = int(np.flatnonzero(beyond)[0])
@@ -215,12 +227,15 @@ class PlanWindows:
                 f"{self.future[current[i]]} ahead; {history[i]} and {offset[i]} were asked for."
             )
         context, past_blocks = self._contexts(current, history)
+        ahead = np.minimum(np.arange(1, (horizon or int(offset.max())) + 1), offset[:, None])
         return PlanBatch(
             context=context,
             past_blocks=past_blocks,
             goal=self.latents[current + self.table.stride * offset].astype(np.float32),
             offset=offset,
             first_block=self.table.leaving(current),
+            way=self.latents[current[:, None] + self.table.stride * ahead].astype(np.float32),
+            way_known=np.ones(len(current), bool),
         )
 
     def _contexts(self, current: Array, history: Array) -> tuple[Array, Array]:

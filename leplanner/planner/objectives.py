@@ -29,6 +29,17 @@ def hold(distances: Tensor, offset: Tensor) -> Tensor:
     return (distances * after).sum(dim=1) / (horizon - offset).clamp(min=1)
 
 
+def off_the_way(latents: Tensor, way: Tensor, offset: Tensor, known: Tensor) -> Tensor:
+    """Mean distance, before q, to where the data was after each block: (B, H, D), (B, H, D), (B,), (B,) -> (B,).
+
+    Latents that the data passed through, never its actions: where a goal lies behind a detour, imagined distance to the goal
+    alone gives no gradient that leads around. Zero for q = 1, and where no way is known.
+    """
+    apart = (latents - way).float().square().mean(dim=-1)
+    before = (torch.arange(1, way.shape[1] + 1, device=way.device) < offset.unsqueeze(1)) & known.unsqueeze(1)
+    return (apart * before).sum(dim=1) / (offset - 1).clamp(min=1)
+
+
 def fixed_terminal(distances: Tensor, path_weight: float = 0.0) -> Tensor:
     """Be at the goal when the plan ends, whenever the data was there: d_H + alpha * mean(d_1, ..., d_{H-1})."""
     return distances[:, -1] + path_weight * distances[:, :-1].mean(dim=1)

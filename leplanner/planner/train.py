@@ -6,7 +6,7 @@ import dataclasses
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,7 @@ from ..world.world import World
 from .actions import ActionBox
 from .fast import FastPlanner
 from .model import LePlanner, PlannerConfig
-from .objectives import arrival_and_hold, deep_supervision, fixed_terminal, roughness, support_penalty
+from .objectives import arrival_and_hold, deep_supervision, fixed_terminal, off_the_way, roughness, support_penalty
 from .planner import TaskPlanner, load_bundle, save_bundle
 from .problem import LatentDynamics, Plan, PlanProblem, imagination
 from .validate import Sample, as_sample, block_scores, report_on
@@ -42,6 +42,7 @@ class PlannerTrainConfig:
     hold_weight: float = 0.5  # lambda_h
     path_weight: float = 0.0  # alpha, of fixed-terminal's path loss
     support_weight: float = 0.01  # lambda_sup
+    way_weight: float = 0.0  # of being, before arrival, where the data was; not in the paper
     smooth_weight: float = 0.0  # of changes from one action to the next; not in the paper
     deviate_share: float = 0.0  # problems that begin one imagined block off the data's way; not in the paper
     retry_share: float = 0.0  # problems that begin where a played episode went astray; not in the paper
@@ -88,6 +89,10 @@ def planner_losses(
     if density is not None and config.support_weight and len(plans) > 1:
         losses["support"] = support_penalty(block_scores(plans, sample.problem, density), density.threshold)
         total = total + config.support_weight * losses["support"]
+    if config.way_weight:
+        ways = [off_the_way(plan.latents, sample.way, sample.offset, sample.way_known).mean() for plan in plans]
+        losses["way"] = deep_supervision(ways)
+        total = total + config.way_weight * losses["way"]
     if config.smooth_weight:
         losses["roughness"] = deep_supervision([roughness(plan.blocks, block) for plan in plans])
         total = total + config.smooth_weight * losses["roughness"]
@@ -223,7 +228,7 @@ def deviate(
     moved = PlanProblem(
         torch.where(mask, context, problem.context), torch.where(mask, past, problem.past_blocks), problem.goal
     )
-    return Sample(moved, sample.offset)
+    return replace(sample, problem=moved, way_known=sample.way_known & ~chosen.to(taken.device))
 
 
 def check_density(density: Density | None, world: World, config: PlannerTrainConfig) -> None:

@@ -20,13 +20,16 @@ class Sample:
 
     problem: PlanProblem
     offset: Tensor  # (B,) q
+    way: Tensor  # (B, H, D) where the data was after each block
+    way_known: Tensor  # (B,) bool
 
 
 def as_sample(batch: PlanBatch, device: torch.device) -> Sample:
-    context, past, goal, offset = (
-        torch.from_numpy(part).to(device) for part in (batch.context, batch.past_blocks, batch.goal, batch.offset)
+    context, past, goal, offset, way, known = (
+        torch.from_numpy(part).to(device)
+        for part in (batch.context, batch.past_blocks, batch.goal, batch.offset, batch.way, batch.way_known)
     )
-    return Sample(PlanProblem(context, past, goal), offset)
+    return Sample(PlanProblem(context, past, goal), offset, way, known)
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,9 @@ def probe(state: Array) -> Array:
 class RestlessOracle:
     """OGBench's scripted oracle; when it has placed the cube, it gets a new target, so that cubes keep moving.
 
-    Now and then it misses: it closes the gripper beside the cube and carries nothing for a while. A world that never saw
-    that imagines that cubes follow whatever the gripper does.
+    Now and then it misses: it closes the gripper beside the cube, or above it in the air, and carries nothing for a while;
+    and its hand slips: for a few steps it is closed or opened wherever it is. A world that never saw that imagines that
+    cubes follow whatever the gripper does.
 
     The oracle draws from numpy's global generator; what it drew is overwritten from ours, which makes
     an episode a function of its seed.
@@ -80,7 +81,9 @@ class RestlessOracle:
         self.oracle = CubeMarkovOracle(env=self.sim.env, min_norm=rng.uniform(0.3, 0.6))
         self.noise_level = rng.uniform(0.0, 0.1)
         self.random_share = rng.choice([0.0, 0.0, 0.05])
-        self.miss_share = 0.25
+        self.miss_share = 0.35
+        self.slip_share = rng.choice([0.0, 0.01, 0.03])  # of steps that begin one
+        self.slipping, self.slip = 0, 0.0
         self.withdraw_share = 0.5  # after placing: withdraw as the oracle does, or turn to the new target at once
         self._new_target()
 
@@ -95,8 +98,9 @@ class RestlessOracle:
         self.withdraw = self.rng.random() < self.withdraw_share
         self.missing = self.rng.random() < self.miss_share
         # a grasp fails from about 3 cm on: where it just holds and where it just fails must both be seen
-        angle, beside_m = self.rng.uniform(0, 2 * np.pi), self.rng.uniform(0.015, 0.08)
-        self.beside = beside_m * np.array([np.cos(angle), np.sin(angle), 0.0])
+        angle, beside_m = self.rng.uniform(0, 2 * np.pi), self.rng.uniform(0.0, 0.1)
+        above_m = self.rng.uniform(0.0, 0.12) if beside_m < 0.015 or self.rng.random() < 0.5 else 0.0
+        self.beside = np.array([beside_m * np.cos(angle), beside_m * np.sin(angle), above_m])
         self.closing, self.carrying = 4, int(self.rng.integers(10, 26))  # steps of a miss, where it began to close
 
     def _seen(self, info: dict[str, Any]) -> dict[str, Any]:
@@ -120,8 +124,12 @@ class RestlessOracle:
             self._new_target()
         if self.rng.random() < self.random_share:
             return self.rng.uniform(-1.0, 1.0, size=5)
-        spread = self.noise_level * np.array([1.0, 1.0, 1.0, 3.0, 10.0])
-        return np.clip(action + self.rng.normal(size=5) * spread, -1.0, 1.0)
+        action = action + self.rng.normal(size=5) * self.noise_level * np.array([1.0, 1.0, 1.0, 3.0, 2.0])
+        if self.slipping == 0 and self.rng.random() < self.slip_share:
+            self.slipping, self.slip = int(self.rng.integers(3, 11)), self.rng.choice([-1.0, 1.0])
+        if self.slipping > 0:
+            self.slipping, action[4] = self.slipping - 1, self.slip
+        return np.clip(action, -1.0, 1.0)
 
 
 def away(state: Array, number: int) -> Array:
