@@ -132,7 +132,18 @@ def _compact_pusht(scale: Scale) -> Scale:
         scale,
         collect=replace(scale.collect, episodes=12_000),  # contact is learned from many pushes
         train=replace(scale.train, grounding=1.0),
-        planner_train=replace(scale.planner_train, deviate_share=0.25, far_share=0.4, learning_rate=5e-4),
+        planner=replace(scale.planner, width=256, heads=8),
+        # in bf16 a planner of twice the width takes as long, and its distances are hundredths, not thousandths
+        planner_train=replace(
+            scale.planner_train,
+            steps=10_000,
+            curriculum="0:2,0.1:3,0.25:5",
+            way_weight=0.3,
+            deviate_share=0.25,
+            far_share=0.4,
+            learning_rate=5e-4,
+            precision="auto",
+        ),
         practice_rounds=1,
         practice_episodes=5000,
         practised_refine_steps=5000,
