@@ -103,6 +103,9 @@ def test_the_hand_is_where_the_simulator_says(simulators):
         told = sim.info()
         np.testing.assert_allclose(values[3:6], told["proprio/effector_pos"], atol=1e-9)
         np.testing.assert_allclose(values[6], told["proprio/gripper_opening"][0], atol=1e-9)
+        cube, turned = 4 * told["privileged/block_0_yaw"][0], 2 * told["proprio/effector_yaw"][0]
+        np.testing.assert_allclose(values[7:9], [np.sin(cube), np.cos(cube)], atol=1e-6)
+        np.testing.assert_allclose(values[9:], [np.sin(turned), np.cos(turned)], atol=1e-6)
     assert np.ptp(read[:, 3:6], axis=0).min() > 0.02  # it moved
 
 

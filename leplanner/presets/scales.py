@@ -164,7 +164,15 @@ def _compact_cube(scale: Scale) -> Scale:
         train=replace(scale.train, steps=2000, grounding=1.0),
         refine=replace(scale.refine, steps=5000),
         # few frames of a hard world: plans must stay near what the data did
-        planner_train=replace(scale.planner_train, steps=2200, deviate_share=0.25, support_weight=0.3, far_share=0.3),
+        planner_train=replace(
+            scale.planner_train,
+            steps=4000,
+            way_weight=0.3,
+            deviate_share=0.25,
+            support_weight=0.3,
+            far_share=0.3,
+            precision="auto",
+        ),
         practice_rounds=4,
         practice_episodes=700,
         practised_refine_steps=1500,

@@ -134,8 +134,13 @@ def _limits(config: dict[str, Any], making: Making) -> list[str]:
         "While the world was trained, a linear head read the simulator's state from its latents; the head is gone, and "
         "the planner sees pixels only."
     )
+    guided = (
+        "While the planner was trained, it was also asked to pass where the data had passed on its way to the goal (places, no "
+        "actions; `--way-weight`), which the paper's objective does not ask for."
+    )
     return [
         *([grounded] if config["world"]["grounded"] else []),
+        *([guided] if config["training"]["config"].get("way_weight") else []),
         "It knows its data's states and this camera, lighting and frame size; others were not tried.",
         "Held-out episodes chose the checkpoint, and the trials come from them: they are validation data, not a second test set.",
         "One seed.",

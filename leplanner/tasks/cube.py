@@ -46,20 +46,32 @@ def strict(states: Array, goal: Array) -> bool:
     return held((error(visited, goal) < 0.03) & (turn(visited, goal) < np.deg2rad(15)), 3)
 
 
-def hand(state: Array) -> Array:
-    """Where the fingertips are: (..., S) -> (..., 3)."""
+def _hand_pose(state: Array) -> tuple[Array, Array]:
+    """(..., S) -> (..., 3) and (...,): where the fingertips are, and how the hand is turned about the vertical."""
     angles = state[..., : len(JOINTS)].reshape(-1, len(JOINTS))
     place, turned = np.zeros((len(angles), 3)), Rotation.identity(len(angles))
     for (offset, mounted, axis), angle in zip(JOINTS, angles.T, strict=True):
         place = place + turned.apply(offset)
         turned = turned * Rotation.from_rotvec(mounted) * Rotation.from_rotvec(angle[:, None] * np.array(axis))
-    return (place + turned.apply(HAND)).reshape(*state.shape[:-1], 3)
+    across = turned.apply([0.0, 0.0, 1.0])  # the hand points down, and this lies level
+    shape = state.shape[:-1]
+    return (place + turned.apply(HAND)).reshape(*shape, 3), np.arctan2(across[:, 1], across[:, 0]).reshape(shape)
+
+
+def hand(state: Array) -> Array:
+    """Where the fingertips are: (..., S) -> (..., 3)."""
+    return _hand_pose(state)[0]
 
 
 def probe(state: Array) -> Array:
-    """Cube, hand and fingers: whether a grasp will hold is decided by a centimetre between them."""
+    """Cube, hand and fingers: whether a grasp will hold is decided by a centimetre between them, and by how the hand is turned
+    to the cube. A cube looks the same after a quarter turn, a hand of two fingers after half a turn."""
     closed = np.clip(state[..., FINGERS, None] / CLOSED_RAD, 0.0, 1.0)
-    return np.concatenate([state[..., BLOCK], hand(state), closed], axis=-1)
+    place, turned = _hand_pose(state)
+    edge = Rotation.from_quat(state[..., TURN].reshape(-1, 4)).apply([1.0, 0.0, 0.0])
+    cube = np.arctan2(edge[:, 1], edge[:, 0]).reshape(state.shape[:-1])
+    turns = np.stack([np.sin(4 * cube), np.cos(4 * cube), np.sin(2 * turned), np.cos(2 * turned)], axis=-1)
+    return np.concatenate([state[..., BLOCK], place, closed, turns], axis=-1)
 
 
 class RestlessOracle:
@@ -151,8 +163,11 @@ TASK = Task(
     error=error,
     success=success,
     strict=strict,
-    probe_names=("block_x", "block_y", "block_z", "hand_x", "hand_y", "hand_z", "closed"),
-    probe_unit="m, closed: share",
+    probe_names=(
+        *("block_x", "block_y", "block_z", "hand_x", "hand_y", "hand_z", "closed"),
+        *("block_sin4", "block_cos4", "hand_sin2", "hand_cos2"),
+    ),
+    probe_unit="m; closed: share; sines and cosines unitless",
     probe=probe,
     behaviour=RestlessOracle,
     away=away,
