@@ -147,7 +147,7 @@ def _compact_pusht(scale: Scale) -> Scale:
         practice_rounds=1,
         practice_episodes=5000,
         practised_refine_steps=5000,
-        practised_steps=8000,
+        practised_steps=5000,
     )
 
 
@@ -166,7 +166,8 @@ def _compact_cube(scale: Scale) -> Scale:
         # few frames of a hard world: plans must stay near what the data did
         planner_train=replace(
             scale.planner_train,
-            steps=4000,
+            steps=3000,
+            curriculum="0:2,0.1:3,0.25:5",
             way_weight=0.3,
             deviate_share=0.25,
             support_weight=0.3,
