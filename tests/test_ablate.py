@@ -12,7 +12,7 @@ from leplanner.cli.main import main
 from leplanner.data.cache import build_cache
 from leplanner.density.train import train_density
 from leplanner.presets.ablations import REFERENCE, VARIANTS, get_variants
-from leplanner.presets.scales import tiny
+from leplanner.presets.scales import compact, tiny
 from leplanner.report import figures
 from leplanner.report.page import write_page
 from leplanner.world.world import save_world
@@ -76,3 +76,10 @@ def test_the_papers_ablations_are_there():
     assert changed["no support"][1].support_weight == 0
     assert changed["fixed-terminal"][1].path_weight == 0 < changed["fixed-terminal path"][1].path_weight
     assert [variant.name for variant in get_variants("K=1")] == [REFERENCE, "K=1"]
+
+
+def test_no_variant_is_shown_the_datas_way():
+    scale = compact("pusht")
+    assert scale.planner_train.way_weight > 0
+    for variant in VARIANTS.values():
+        assert variant.apply(scale.planner, scale.planner_train)[1].way_weight == 0

@@ -18,7 +18,8 @@ class Variant:
     shape: dict[str, Any] = field(default_factory=dict)  # fields of PlannerConfig
 
     def apply(self, shape: PlannerConfig, config: PlannerTrainConfig) -> tuple[PlannerConfig, PlannerTrainConfig]:
-        return replace(shape, **self.shape), replace(config, **self.train)
+        """What the paper compares: no variant is shown the data's way, which would hide what its objective does by itself."""
+        return replace(shape, **self.shape), replace(config, **{"way_weight": 0.0, **self.train})
 
     @property
     def folder(self) -> str:

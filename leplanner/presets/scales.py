@@ -124,7 +124,8 @@ def compact(task: str) -> Scale:
 def _compact_tworoom(scale: Scale) -> Scale:
     # one dot on a floor plan: no convolution beyond the two that shrink the frame
     model = replace(scale.model, encoder=replace(scale.model.encoder, refine=0))
-    return replace(scale, model=model, train=replace(scale.train, steps=3200))
+    planner_train = replace(scale.planner_train, steps=4500, way_weight=0.1, deviate_share=0.25, far_share=0.4)
+    return replace(scale, model=model, train=replace(scale.train, steps=3200), planner_train=planner_train)
 
 
 def _compact_pusht(scale: Scale) -> Scale:
