@@ -53,6 +53,8 @@ def test_what_is_finished_is_not_repeated_and_variants_can_be_added(made, monkey
     assert main([*words, "--variants", "K=0,fixed-terminal", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["variants"] == before["variants"]
     assert [row["name"] for row in before["variants"]] == [REFERENCE, "fixed-terminal", "K=0"]
+    assert main([*words, "--variants", "K=0"]) == 0
+    assert "none" in capsys.readouterr().out.split("K=0")[1]  # no corrections, so none within or without support
     words = [*words]
     words[words.index("--steps") + 1] = "5"
     assert main(words) == 1

@@ -231,5 +231,7 @@ def _table(report: dict[str, Any]) -> Table:
         fixed = row["fit"]["fixed_point"]
         held = f"{100 * row['held']['1']['value']:.0f}"
         settles = f"{fixed:.4f}" if fixed is not None else "none"
-        table.add_row(row["name"], *cells[0], held, *cells[1], settles, f"{row['off_support']:.1%}")
+        # without corrections nothing is kept within the data's support
+        outside = f"{row['off_support']:.1%}" if row["off_support"] is not None else "none"
+        table.add_row(row["name"], *cells[0], held, *cells[1], settles, outside)
     return table
