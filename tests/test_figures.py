@@ -131,6 +131,8 @@ def test_reach_has_a_line_for_each_method_over_the_offsets(evaluated):
     for container, row in zip(drawn, near.methods, strict=True):
         assert list(container.lines[0].get_xdata()) == [near.offset, 75]
         assert list(container.lines[0].get_ydata()) == pytest.approx([100 * row.rates["any_time"]["value"]] * 2)
+    alone = dataclasses.replace(far, methods=near.methods[:1])
+    assert len(figures.reach([alone, near], "PushT").axes[0].containers) == 1
 
 
 def test_panels_show_their_frames_and_numbers():

@@ -189,13 +189,16 @@ def drift(executed: dict[str, Any], title: str) -> Any:
 
 @styled
 def reach(evaluations: list[Evaluation], title: str) -> Any:
-    """Any-time success against how far ahead the goal lies, with Wilson intervals; one line for each method and m."""
+    """Any-time success against how far ahead the goal lies, with Wilson intervals; one line for each method and m that
+    was measured at several offsets."""
     figure, axes = _new(COLUMN_IN, 2.4)
     lines: dict[str, list[tuple[int, dict[str, float], MethodRow]]] = {}
     for evaluation in sorted(evaluations, key=lambda one: one.offset):
         for row in evaluation.methods:
             lines.setdefault(_label(row), []).append((evaluation.offset, row.rates["any_time"], row))
     for label, points in lines.items():
+        if len({at for at, _, _ in points}) == 1:
+            continue  # measured at one offset: that is no reach
         row = points[0][2]
         value = [100 * rate["value"] for _, rate, _ in points]
         bars = [
