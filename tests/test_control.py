@@ -12,8 +12,10 @@ import torch
 
 import leplanner as lp
 from leplanner.control.controller import Controller, DatasetRow
-from leplanner.control.policy import PlannerPolicy, Request
-from leplanner.planner.problem import PlanProblem
+from leplanner.control.policy import PlannerPolicy, Request, raw_actions
+from leplanner.evaluation.camera import Remembered
+from leplanner.planner.engine import random_problem
+from leplanner.planner.problem import PlanProblem, goal_distances
 
 
 class Recorder:
@@ -136,15 +138,36 @@ def test_misuse_gets_an_answer(tiny_world, frames):
         far.act(frames[0])
 
 
-def test_the_planners_own_controller(tiny_planner, frames):
+@pytest.mark.parametrize(("keep", "rows"), [(True, [20, 25]), (False, [20, 20])])
+def test_the_planners_own_controller(tiny_planner, frames, keep, rows):
     """`planner.controller(goal, execute)` acts like the long way round."""
-    short = tiny_planner.controller(frames[59], execute=2)
-    long = Controller(PlannerPolicy(tiny_planner), tiny_planner.world, execute=2)
+    short = tiny_planner.controller(frames[59], execute=2, keep=keep)
+    long = Controller(PlannerPolicy(tiny_planner, keep), tiny_planner.world, execute=2)
     long.reset(frames[59])
     for step in range(15):
         assert np.array_equal(short.act(frames[step]), long.act(frames[step]))
-    assert [decision.rows for decision in short.decisions] == [20, 20]
+    assert [decision.rows for decision in short.decisions] == rows
     assert all(decision.plan_ms > 0 and decision.encode_ms > 0 for decision in short.decisions)
+
+
+def test_a_plan_is_kept_only_where_it_is_imagined_nearer(tiny_planner):
+    """Row by row: of two plans, the one that ends nearer the goal in imagination; and never the old one without `keep`."""
+    problem = random_problem(tiny_planner.model, batch=64)
+    new = tiny_planner.plan(problem)
+    rest = new.blocks[:, 1:] + torch.randn(64, 4, 10, generator=torch.Generator().manual_seed(1))
+    whole = torch.cat([rest, new.blocks[:, -1:]], dim=1)
+    ends = goal_distances(tiny_planner.world.rollout(problem.context, problem.past_blocks, whole), problem.goal)[:, -1]
+    nearer = ends < new.distances[:, -1]
+    assert 0 < nearer.sum() < 64
+    wanted = torch.where(nearer.view(-1, 1, 1), whole, new.blocks)
+    request = Request(problem, None, rest, tuple(range(64)))
+    keeping, plain = PlannerPolicy(tiny_planner, keep=True), PlannerPolicy(tiny_planner)
+    box = tiny_planner.model.box
+    np.testing.assert_allclose(keeping.decide(request), raw_actions(wanted, box), atol=1e-5)
+    np.testing.assert_allclose(plain.decide(request), raw_actions(new.blocks, box), atol=1e-5)
+    assert (keeping.rows, plain.rows) == (64 * 25, 64 * 20)
+    keeping.decide(Request(problem, None, None, request.seeds))
+    assert keeping.rows == 64 * 45  # nothing to keep, nothing to imagine
 
 
 def test_a_batch_acts_like_its_rows(tiny_planner, frames):
@@ -292,3 +315,19 @@ def test_the_example_of_the_swap(tiny_planner, tmp_path, monkeypatch, capsys):
     example = runpy.run_path(str(Path(__file__).parent.parent / "examples" / "swap_solver.py"))
     example["main"](str(tmp_path), episodes=2)
     assert "success_rate" in capsys.readouterr().out
+
+
+def test_thoughts_are_of_the_plan_that_was_decided_for(tiny_planner):
+    """A film shows what the executed plan imagines: the new one, or the rest of the last one if that was kept."""
+    problem = random_problem(tiny_planner.model)
+    new = tiny_planner.plan(problem)
+    rest = new.blocks[:, 1:].flip(1)
+    for keep in (False, True):
+        policy = Remembered(PlannerPolicy(tiny_planner, keep))
+        actions = policy.decide(Request(problem, None, rest, (0,)))
+        thoughts = policy.thoughts(tiny_planner, every=5)
+        scale = tiny_planner.world.spec.action_scale
+        blocks = torch.from_numpy(scale.standardise(actions).reshape(1, 5, 10))
+        imagined = tiny_planner.world.rollout(problem.context, problem.past_blocks, blocks)
+        np.testing.assert_allclose(thoughts.imagined, imagined.half().numpy(), atol=1e-2)
+        np.testing.assert_allclose(thoughts.distances[:, -1], new.distances.numpy(), rtol=1e-3)

@@ -63,6 +63,12 @@ def assert_same_plans(planner: TaskPlanner, engine: str, batch: int) -> None:
     tolerance = 2e-5 if report.precision == "fp32" else 1e-2
     for name in ("blocks", "latents", "distances"):
         torch.testing.assert_close(getattr(found, name), getattr(wanted, name), atol=tolerance, rtol=tolerance)
+    blocks = wanted.blocks.flip(1)
+    imagined = other.imagine(problem, blocks)
+    rolled = planner.world.rollout(problem.context, problem.past_blocks, blocks)
+    torch.testing.assert_close(imagined, rolled, atol=tolerance, rtol=tolerance)
+    with pytest.raises(ValueError, match="Blocks to imagine"):
+        other.imagine(problem, blocks[:, 1:])
 
 
 @pytest.mark.parametrize("batch", [1, 7, 50])

@@ -19,6 +19,7 @@ from ..diagnostics.decoder import load_decoder
 from ..diagnostics.imagined import ImaginedTables, imagined_tables
 from ..diagnostics.panels import draw_films, panel, save_panels
 from ..evaluation.manifest import draw_manifest
+from ..evaluation.properties import OURS
 from ..planner.planner import load_bundle
 from ..tasks import get_task
 from ..zoo import find_bundle
@@ -79,9 +80,7 @@ def diagnose(
     if films is not None:
         if probe is None:
             raise ValueError("Drawing what films imagined needs a decoder: leplanner decoder TASK, then --decoder DIR.")
-        filmed = {
-            row["weights"] for row in read_json(films / "summary.json")["methods"] if row["method"] == "leplanner"
-        }
+        filmed = {row["weights"] for row in read_json(films / "summary.json")["methods"] if row["method"] in OURS}
         if filmed != {planner.digest}:
             raise ValueError(f"The films in {films} are of another bundle than {chosen}. Give that one with --bundle.")
         console.print(f"{films / 'imagined'}  {draw_films(films, probe)} films")

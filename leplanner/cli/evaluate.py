@@ -33,7 +33,7 @@ from .progress import bar, console, errors
 def evaluate(
     task: TaskName,
     bundle: Annotated[str | None, arg(help_behavior_hint="", metavar="BUNDLE")] = None,
-    methods: Comma = "leplanner,random,nothing,replay",
+    methods: Comma = "leplanner-keep,leplanner,random,nothing,replay",
     protocol: str = "nontrivial",
     offset: int = 25,
     budget: MaybeInt = None,
@@ -68,7 +68,9 @@ def evaluate(
     Args:
         task: tworoom, pusht, reacher or cube.
         bundle: a shipped task's name, a bundle folder or a Hugging Face id (default: runs/TASK/planner, else the shipped one).
-        methods: names, separated by commas.
+        methods: names, separated by commas: leplanner (the paper's: the new plan always wins), leplanner-keep (goes on with the
+            rest of the last plan where that is imagined to end nearer the goal), cem, icem, mppi, gradient, gcidm, gcbc, gcivl,
+            gciql, and random, nothing, replay.
         protocol: nontrivial (held-out, without pairs that are solved at once or by doing nothing), heldout, or official.
         offset: environment actions from start to goal in the data.
         budget: environment actions a trial may take (default: twice the offset).

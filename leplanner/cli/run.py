@@ -178,7 +178,7 @@ def _evaluate(task: str, planner: Path, data: Path, rivals: Path, out: Path, tri
     raised = evaluate.evaluate(
         task,
         str(planner),
-        f"leplanner,{'cem,' if search_trials else ''}gcidm,random,nothing,replay",
+        f"leplanner-keep,leplanner,{'cem,' if search_trials else ''}gcidm,random,nothing,replay",
         trials=trials,
         search_trials=search_trials or None,
         data=data,

@@ -7,7 +7,8 @@ import json
 from rich.table import Table
 
 from ..artifacts import read_json
-from ..report.tables import show_rate
+from ..evaluation.properties import OURS
+from ..report.tables import TITLES, show_rate
 from ..tasks import get_task
 from ..zoo import shipped
 from .options import Json
@@ -27,17 +28,20 @@ def zoo(json_output: Json = False) -> None:
         print(json.dumps({name: {"folder": str(shipped()[name]), **value} for name, value in found.items()}))
         return
     table = Table(title="success on nontrivial held-out trials, %, with 95 % intervals")
-    for column in ("load by", "replans after", "trials", "any time", "held 5", "MB", "manifest"):
-        table.add_column(column, justify="left" if column == "load by" else "right")
+    for column in ("load by", "method", "replans after", "trials", "any time", "held 5", "MB", "manifest"):
+        table.add_column(column, justify="left" if column in ("load by", "method") else "right")
     for name, evaluation in found.items():
         size = sum(path.stat().st_size for path in shipped()[name].iterdir()) / 1e6
         for row in evaluation["methods"]:
-            if row["method"] != "leplanner":
+            if row["method"] not in OURS:
                 continue
             rates = (show_rate(row[kind]) for kind in ("any_time", "held"))
             blocks = f"{row['replan']} block{'s' if row['replan'] > 1 else ''}"
             trials = str(row["any_time"]["trials"])
-            table.add_row(f'lp.load("{name}")', blocks, trials, *rates, f"{size:.1f}", evaluation["manifest"][:12])
+            method = TITLES[row["method"]]
+            table.add_row(
+                f'lp.load("{name}")', method, blocks, trials, *rates, f"{size:.1f}", evaluation["manifest"][:12]
+            )
     console.print(table)
     for name, folder in shipped().items():
         console.print(f"{get_task(name).title}: {folder / 'README.md'}", soft_wrap=True)

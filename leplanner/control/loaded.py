@@ -12,10 +12,11 @@ from .policy import PlannerPolicy
 
 
 class LoadedPlanner(TaskPlanner):
-    def controller(self, goal: Goal, execute: int = 1) -> Controller:
+    def controller(self, goal: Goal, execute: int = 1, keep: bool = True) -> Controller:
         """A controller on its way to a goal (an image, a latent, a dataset's row, or a batch of images or latents) that
-        replans after `execute` blocks. Then `controller.act(frame)` for every step."""
-        controller = Controller(PlannerPolicy(self), self.world, execute)
+        replans after `execute` blocks. Then `controller.act(frame)` for every step. `keep`: go on with the last plan where the
+        new one is imagined to end farther from the goal; one rollout more a plan, and False is the paper's controller."""
+        controller = Controller(PlannerPolicy(self, keep), self.world, execute)
         controller.reset(goal)
         return controller
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..planner.actions import ActionBox
 from ..planner.planner import Planner
-from ..planner.problem import LatentDynamics, PlanProblem, goal_distances
+from ..planner.problem import LatentDynamics, Plan, PlanProblem, goal_distances
 
 Array = np.ndarray
 
@@ -57,17 +57,38 @@ class RowCounter:
 
 
 class PlannerPolicy:
-    """Ours."""
+    """Ours. With `keep`, the rest of the last plan is imagined again from where it really led, one rollout more, and gone on
+    with where it is now imagined to end nearer the goal than the new plan. Without, as in the paper, the new one always wins."""
 
-    name, stride = "leplanner", None
+    stride = None
 
-    def __init__(self, planner: Planner):
-        self.planner, self.rows = planner, 0
+    def __init__(self, planner: Planner, keep: bool = False):
+        self.planner, self.keep, self.rows = planner, keep, 0
+        self.name = "leplanner-keep" if keep else "leplanner"
         self.frames = planner.model.config.context
 
     def decide(self, request: Request) -> Array:
-        self.rows += self.planner.rows * len(request.problem.goal)
-        return raw_actions(self.planner.plan(request.problem).blocks, self.planner.model.box)
+        problem = request.problem
+        plan = self.planner.plan(problem)
+        self.rows += self.planner.rows * len(plan.blocks)
+        if self.keep and request.rest is not None:
+            self.rows += plan.distances.numel()
+            plan = nearer_plan(self.planner, problem, plan, request.rest)
+        return raw_actions(plan.blocks, self.planner.model.box)
+
+
+def nearer_plan(planner: Planner, problem: PlanProblem, new: Plan, rest: Tensor) -> Plan:
+    """Row by row the new plan, or the rest of the last one (B, t, A) where that is imagined to end nearer the goal. The rest is
+    made as long as the new plan with the end of that, so that both are judged at the same time."""
+    kept = torch.cat([rest, new.blocks[:, rest.shape[1] :]], dim=1)
+    latents = planner.imagine(problem, kept)
+    distances = goal_distances(latents, problem.goal)
+    nearer = distances[:, -1] < new.distances[:, -1]
+    return Plan(
+        torch.where(nearer[:, None, None], kept, new.blocks),
+        torch.where(nearer[:, None, None], latents, new.latents),
+        torch.where(nearer[:, None], distances, new.distances),
+    )
 
 
 def raw_actions(blocks: Tensor, box: ActionBox) -> Array:

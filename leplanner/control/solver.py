@@ -19,6 +19,7 @@ from torch import Tensor
 from ..planner.actions import ActionBox
 from ..planner.planner import TaskPlanner
 from ..planner.problem import Plan, PlanProblem
+from .policy import nearer_plan
 
 
 @dataclass
@@ -50,8 +51,10 @@ class Solver:
     `history_len` and ignores it. Between two plans further apart than one block no frame is shown to a solver; what was
     imagined stands in for it."""
 
-    def __init__(self, planner: TaskPlanner):
-        self.planner = planner
+    def __init__(self, planner: TaskPlanner, keep: bool = True):
+        """`keep`: go on with an environment's last plan where that is imagined to end nearer the goal than the new one, as a
+        planner's own controller does; False is the paper's."""
+        self.planner, self.keep = planner, keep
         self.process = {"action": ActionProcess(planner.model.box)}
         self.memories: dict[int, _Memory] = {}
 
@@ -86,7 +89,7 @@ class Solver:
 
     def solve(self, info_dict: dict[str, Any], init_action: Tensor | None = None) -> dict[str, Any]:
         """`pixels` and `goal` of the environments that need a plan; `id` and `step_idx` say whose they are. A warm start
-        is accepted and not needed."""
+        is accepted and not needed: what is left of the last plan is known here."""
         missing = [name for name in ("pixels", "goal") if name not in info_dict]
         if missing:
             raise ValueError(
@@ -98,7 +101,10 @@ class Solver:
         for row, memory in enumerate(memories):
             self._look(memory, now[row])
         context, past = zip(*(self._context(memory) for memory in memories), strict=True)
-        plan = self.planner.plan(PlanProblem(torch.stack(context), torch.stack(past), goal))
+        problem = PlanProblem(torch.stack(context), torch.stack(past), goal)
+        plan = self.planner.plan(problem)
+        if self.keep:
+            self._keep_nearer(memories, problem, plan)
         for row, memory in enumerate(memories):
             memory.planned, memory.row = plan, row
         return {"actions": plan.blocks.cpu(), "costs": plan.distances[:, -1].cpu().tolist()}
@@ -126,6 +132,18 @@ class Solver:
         memory.latents.append(latent)
         keep = self.planner.model.config.context
         memory.latents, memory.blocks = memory.latents[-keep:], memory.blocks[-(keep - 1) :]
+
+    def _keep_nearer(self, memories: list[_Memory], problem: PlanProblem, plan: Plan) -> None:
+        """Changes the rows of `plan` whose environments have a better one left."""
+        executed = self._config.receding_horizon
+        left = [(row, m.planned.blocks[m.row, executed:]) for row, m in enumerate(memories) if m.planned is not None]
+        if not left or executed >= self.horizon:
+            return
+        rows = [row for row, _ in left]
+        these = PlanProblem(problem.context[rows], problem.past_blocks[rows], problem.goal[rows])
+        new = Plan(plan.blocks[rows], plan.latents[rows], plan.distances[rows])
+        better = nearer_plan(self.planner, these, new, torch.stack([rest for _, rest in left]))
+        plan.blocks[rows], plan.latents[rows], plan.distances[rows] = better.blocks, better.latents, better.distances
 
     def _context(self, memory: _Memory) -> tuple[Tensor, Tensor]:
         """(N, D), (N-1, A): padded at an episode's start as in training."""

@@ -11,6 +11,7 @@ from ..planner.problem import PlanProblem
 from ..tasks import Task
 from ..tasks.spec import Simulator
 from .films import EVERY, Film, Thoughts
+from .properties import OURS
 
 FILM_PX = 160
 VISIBLE = 24  # of 255: a smaller difference between two frames is not seen
@@ -43,28 +44,37 @@ class Camera:
 
 
 class Remembered:
-    """A policy, and the problems it was given: what it thought is looked up when the trial is over, and costs it no time."""
+    """A policy, the problems it was given and what it decided: what it thought is looked up when the trial is over, and costs it
+    no time."""
 
     def __init__(self, policy: Policy):
         self.policy = policy
         self.name, self.frames, self.stride = policy.name, policy.frames, policy.stride
         self.problems: list[PlanProblem] = []
+        self.decided: list[np.ndarray] = []  # raw actions (B, T, d_a)
 
     @property
     def rows(self) -> int:
         return self.policy.rows
 
     def decide(self, request: Request) -> np.ndarray:
+        actions = self.policy.decide(request)
         self.problems.append(request.problem)
-        return self.policy.decide(request)
+        self.decided.append(actions)
+        return actions
 
     @torch.no_grad()
     def thoughts(self, planner: TaskPlanner, every: int) -> Thoughts:
         """`every`: environment steps between two decisions."""
-        if self.name != "leplanner":
+        if self.name not in OURS:
             return Thoughts.none()
         parts = zip(*((p.context, p.past_blocks, p.goal) for p in self.problems), strict=True)
-        plans = planner.plan(PlanProblem(*(torch.cat(part) for part in parts)), record="trace").plans
+        problem = PlanProblem(*(torch.cat(part) for part in parts))
+        plans = planner.plan(problem, record="trace").plans
         distances = torch.stack([plan.distances for plan in plans], dim=1)
-        imagined = plans[-1].latents.half()
+        blocks = planner.world.spec.action_scale.standardise(np.concatenate(self.decided)).reshape(
+            plans[-1].blocks.shape
+        )
+        decided = torch.from_numpy(blocks).to(problem.goal)
+        imagined = planner.world.rollout(problem.context, problem.past_blocks, decided).half()
         return Thoughts(np.arange(len(imagined)) * every, distances.float().cpu().numpy(), imagined.cpu().numpy())

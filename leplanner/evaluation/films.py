@@ -18,8 +18,8 @@ class Thoughts:
     """Of every decision, what each correction imagined; nothing for methods that do not correct plans."""
 
     decided: np.ndarray  # (n,) environment steps done at each decision
-    distances: np.ndarray  # (n, K+1, H) to the goal, after each block of each plan
-    imagined: np.ndarray  # (n, H, D) fp16 latents of the final plan
+    distances: np.ndarray  # (n, K+1, H) to the goal, after each block of the draft and of each correction
+    imagined: np.ndarray  # (n, H, D) fp16 latents of the plan that was decided for
 
     @staticmethod
     def none() -> Thoughts:

@@ -14,11 +14,12 @@ from ..planner.actions import ActionBox
 from ..planner.planner import TaskPlanner
 from ..world.fast_rollout import FastRollout
 from .manifest import Trial
+from .properties import OURS
 
 SEARCH = ("cem", "icem", "mppi", "gradient")
 # these decide at their own pace, whatever m: every action (0), or every block (1); or look at nothing
 OWN_PACE = {"gcidm": 0, "gcbc": 1, "gcivl": 1, "gciql": 1, "nothing": 1, "replay": 1}
-METHODS = ("leplanner", *SEARCH, *LEARNED, "random", "nothing", "replay")
+METHODS = (*OURS, *SEARCH, *LEARNED, "random", "nothing", "replay")
 PolicyFor = Callable[[Trial], Policy]
 
 
@@ -32,7 +33,7 @@ def method_digest(name: str, planner: TaskPlanner, baselines: Path | None) -> st
     """Of the weights a method decides with."""
     if name in LEARNED and baselines is not None:
         return load_baseline(baselines / name, planner.world).digest
-    return planner.digest if name == "leplanner" else planner.world.digest
+    return planner.digest if name in OURS else planner.world.digest
 
 
 def make_method(
@@ -56,8 +57,8 @@ def make_method(
 def _make_policy(
     name: str, planner: TaskPlanner, box: ActionBox, baselines: Path | None, samples: int, rounds: int, compiled: bool
 ) -> Policy:
-    if name == "leplanner":
-        return PlannerPolicy(planner)
+    if name in OURS:
+        return PlannerPolicy(planner, keep=name == "leplanner-keep")
     if name == "random":
         return RandomPolicy(box)
     if name == "nothing":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 YES, NO, PARTLY = "yes", "no", "partly"
+OURS = ("leplanner", "leplanner-keep")  # one planner: the new plan always wins, or the rest of the last one may
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ REQUIREMENTS = {
 }
 _SAMPLING = Properties("CEM / MPPI / iCEM", NO, YES, YES, YES, YES, NO)
 _GOAL_CONDITIONED = Properties("GCBC / GCIQL / GCIVL", YES, NO, NO, YES, YES, YES)
+# the data's actions bound where plans may go, and are never what a plan must equal
+_OURS = Properties("LePlanner", YES, PARTLY, YES, YES, YES, YES)
 PROPERTIES = {
     "cem": _SAMPLING,
     "mppi": _SAMPLING,
@@ -43,8 +46,8 @@ PROPERTIES = {
     "gciql": _GOAL_CONDITIONED,
     "gcivl": _GOAL_CONDITIONED,
     "gcidm": Properties("GC-IDM", YES, NO, NO, NO, YES, YES),
-    # the data's actions bound where plans may go, and are never what a plan must equal
-    "leplanner": Properties("LePlanner", YES, PARTLY, YES, YES, YES, YES),
+    "leplanner": _OURS,
+    "leplanner-keep": _OURS,
 }
 
 

@@ -36,7 +36,7 @@ from .metrics import judge
 class EvaluationConfig:
     """All that decides a row, besides the manifest and the weights."""
 
-    methods: tuple[str, ...] = ("leplanner", "random", "nothing", "replay")
+    methods: tuple[str, ...] = ("leplanner-keep", "leplanner", "random", "nothing", "replay")
     replan: tuple[int, ...] = (1, 5)  # m: blocks executed before planning again
     seed: int = 42
     real_history: bool = False  # contexts from before the start, instead of the first frame repeated; the same for all

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..precision import autocast, pick_precision
 from ..world.fast_rollout import FastRollout
-from ..world.onnx_graph import encoder_graph
+from ..world.onnx_graph import encoder_graph, rollout_graph
 from ..world.world import World
 from .fast import FastPlanner
 from .model import LePlanner
@@ -38,6 +38,7 @@ class Engine(Protocol):
     precision: str
 
     def plan(self, problem: PlanProblem) -> Plan: ...
+    def imagine(self, problem: PlanProblem, blocks: Tensor) -> Tensor: ...
 
 
 def pick_engine(asked: str, dynamics: LatentDynamics, model: LePlanner) -> tuple[str, str]:
@@ -105,6 +106,9 @@ class EagerEngine:
     def plan(self, problem: PlanProblem) -> Plan:
         return self.model(problem, imagination(self.dynamics, problem))[-1]
 
+    def imagine(self, problem: PlanProblem, blocks: Tensor) -> Tensor:
+        return imagination(self.dynamics, problem)(blocks)
+
 
 class CompiledEngine:
     """Compiles for each batch size it meets: minutes on a CPU, once a machine. In bf16 where that is faster, unless it moves
@@ -129,19 +133,30 @@ class CompiledEngine:
         # a graph's memory is used again by the next plan
         return Plan(*(part.float().clone() for part in (plan.blocks, plan.latents, plan.distances)))
 
+    def imagine(self, problem: PlanProblem, blocks: Tensor) -> Tensor:
+        torch.compiler.cudagraph_mark_step_begin()
+        with autocast(self.precision, self.device):
+            return imagination(self.rollout, problem)(blocks).float().clone()
+
 
 class OnnxEngine:
     precision = "fp32"
 
     def __init__(self, world: World, model: LePlanner):
+        self.world, self.horizon = world, model.config.horizon
         self.session = onnx_session(plan_graph(model, world.model, "B", {}).SerializeToString())
+        self.rollout: Any = None  # made when something is imagined besides plans
 
     def plan(self, problem: PlanProblem) -> Plan:
         inputs = {"context": problem.context, "past_blocks": problem.past_blocks, "goal": problem.goal}
-        arrays = {name: np.ascontiguousarray(value.cpu().numpy(), np.float32) for name, value in inputs.items()}
-        return Plan(
-            *(torch.from_numpy(array) for array in self.session.run(["blocks", "latents", "distances"], arrays))
-        )
+        return Plan(*_run(self.session, ["blocks", "latents", "distances"], inputs))
+
+    def imagine(self, problem: PlanProblem, blocks: Tensor) -> Tensor:
+        if self.rollout is None:
+            graph = rollout_graph(self.world.model, self.horizon, "B", {})
+            self.rollout = onnx_session(graph.SerializeToString())
+        inputs = {"context": problem.context, "past_blocks": problem.past_blocks, "plan": blocks}
+        return _run(self.rollout, ["latents"], inputs)[0]
 
 
 class OnnxEncoder:
@@ -159,6 +174,11 @@ class OnnxEncoder:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> OnnxEncoder:
         return OnnxEncoder(copy.deepcopy(self.world, memo))  # sessions cannot be copied
+
+
+def _run(session: Any, outputs: list[str], inputs: dict[str, Tensor]) -> list[Tensor]:
+    arrays = {name: np.ascontiguousarray(value.cpu().numpy(), np.float32) for name, value in inputs.items()}
+    return [torch.from_numpy(array) for array in session.run(outputs, arrays)]
 
 
 def onnx_session(model: bytes | str) -> Any:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 import torch
+from torch import Tensor
 
 from ..artifacts import digest_json, digest_tensors, provenance, read_json, write_json
 from ..density.mixture import Density, DensityConfig, MixtureDensity
@@ -69,6 +70,17 @@ class Planner:
         if record == "trace":
             return PlanTrace(self.model(problem, imagination(self.dynamics, problem)))
         return self._engine().plan(problem)
+
+    @torch.no_grad()
+    def imagine(self, problem: PlanProblem, blocks: Tensor) -> Tensor:
+        """Where a plan of any origin leads: standardised blocks (B, H, A) -> latents (B, H, D)."""
+        self._check(problem)
+        c = self.model.config
+        if tuple(blocks.shape) != (len(problem.goal), c.horizon, c.block_dim):
+            raise ValueError(
+                f"Blocks to imagine must have shape {(len(problem.goal), c.horizon, c.block_dim)}; got {tuple(blocks.shape)}."
+            )
+        return self._engine().imagine(problem, blocks)
 
     def _check(self, problem: PlanProblem) -> None:
         c = self.model.config

@@ -8,6 +8,7 @@ from pathlib import Path
 from ..artifacts import atomic_path, read_json
 from ..data.episodes import Episodes
 from ..evaluation.manifest import Manifest, draw_manifest, load_manifest, save_manifest
+from ..evaluation.properties import OURS
 from ..planner.planner import load_bundle
 from ..tasks import get_task
 from .card import Making, model_card
@@ -19,7 +20,7 @@ def make_bundle(planner: Path, evaluation: Path, episodes: Episodes, making: Mak
     """From a trained planner's folder and the folder of its evaluation. An earlier bundle is replaced when the new one is whole."""
     trained = load_bundle(planner)
     summary = read_json(evaluation / "summary.json")
-    measured = {method["weights"] for method in summary["methods"] if method["method"] == "leplanner"}
+    measured = {method["weights"] for method in summary["methods"] if method["method"] in OURS}
     if measured != {trained.digest}:
         raise ValueError(
             f"{evaluation} measured other weights than those in {planner}. Evaluate them: leplanner evaluate"

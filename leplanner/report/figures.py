@@ -22,7 +22,14 @@ BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
     "#D55E00",
     "#CC79A7",
 )
-FAMILIES = {"leplanner": BLUE, "cem": ORANGE, "icem": ORANGE, "mppi": ORANGE, "gradient": ORANGE}
+FAMILIES = {
+    "leplanner": BLUE,
+    "leplanner-keep": BLUE,
+    "cem": ORANGE,
+    "icem": ORANGE,
+    "mppi": ORANGE,
+    "gradient": ORANGE,
+}
 FAMILIES |= {"gcidm": PURPLE, "gcbc": PURPLE, "gcivl": PURPLE, "gciql": PURPLE}
 REST = "#888888"  # floors and ceilings
 COLUMN_IN = 3.4

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import json
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 from ..artifacts import atomic_path, read_json
 from ..evaluation.films import Film, film_path, load_film
 from ..evaluation.metrics import HOLD_STEPS
-from ..evaluation.properties import REQUIREMENTS, families
+from ..evaluation.properties import OURS, REQUIREMENTS, families
 from ..tasks import get_task
 from . import figures, picture_figures
 from .browser import OUTCOMES, browsable
@@ -71,7 +72,7 @@ def write_page(folders: list[Path], out: Path, title: str = "leplanner", figure_
             drawn_sections.append({"title": heading, "pictures": pictures, "about": about})
             continue
         evaluation = read_evaluation(folder)
-        planner = {row.weights for row in evaluation.methods if row.method == "leplanner"}
+        planner = {row.weights for row in evaluation.methods if row.method in OURS}
         comparable[(evaluation.task, evaluation.protocol, *sorted(planner))].append(evaluation)
         films = _films(folder, evaluation)
         pictures = _pictures(evaluation_figures(evaluation) | film_figures(evaluation, films), number, figure_folder)
@@ -88,6 +89,7 @@ def write_page(folders: list[Path], out: Path, title: str = "leplanner", figure_
             drawn_sections.append({"title": f"{name}: reach", "pictures": pictures, "about": about})
     shown = {
         "title": title,
+        "ours": OURS,
         "sections": measured,
         "drawn": drawn_sections,
         "hex_reached": "#{:02x}{:02x}{:02x}".format(*REACHED),
@@ -104,11 +106,17 @@ def write_page(folders: list[Path], out: Path, title: str = "leplanner", figure_
 
 
 def headline(evaluation: Evaluation) -> dict[str, MethodRow | None]:
-    """Ours at both intervals, the floors and the ceiling: what a reader must see first."""
+    """Ours at both intervals, the floors and the ceiling: what a reader must see first. Of ours, what controllers do unless told
+    otherwise, if it was measured."""
     rows = {(row.method, row.replan): row for row in evaluation.methods}
     first = {row.method: row for row in reversed(evaluation.methods)}  # of each method its smallest m
-    found = {"ours": rows.get(("leplanner", 1)), "rarely": rows.get(("leplanner", 5))}
+    ours = _ours(first)
+    found = {"ours": rows.get((ours, 1)), "rarely": rows.get((ours, 5))}
     return found | {name: first.get(name) for name in (*FLOORS, "replay")}
+
+
+def _ours(methods: Collection[str]) -> str:
+    return next((name for name in reversed(OURS) if name in methods), OURS[0])
 
 
 def evaluation_figures(evaluation: Evaluation) -> dict[str, tuple[str, Any]]:
@@ -123,8 +131,9 @@ def evaluation_figures(evaluation: Evaluation) -> dict[str, tuple[str, Any]]:
 def film_figures(evaluation: Evaluation, films: dict[tuple[str, int, int], Film]) -> dict[str, tuple[str, Any]]:
     """Of our films at the smallest m: strips of the first trials, and the first one's way where there is a floor plan."""
     task = get_task(evaluation.task)
-    replan = min((m for name, m, _ in films if name == "leplanner"), default=None)
-    ours = [(f"trial {n}", film) for (name, m, n), film in films.items() if (name, m) == ("leplanner", replan)][:STRIPS]
+    shown = _ours({name for name, _, _ in films})
+    replan = min((m for name, m, _ in films if name == shown), default=None)
+    ours = [(f"trial {n}", film) for (name, m, n), film in films.items() if (name, m) == (shown, replan)][:STRIPS]
     if not ours:
         return {}
     title = f"{task.title}, executed, m = {replan}"

@@ -10,6 +10,7 @@ from ..artifacts import read_json
 
 TITLES = {
     "leplanner": "LePlanner",
+    "leplanner-keep": "LePlanner, keeping plans",
     "gcidm": "GC-IDM",
     "gcbc": "GCBC",
     "gcivl": "GCIVL",

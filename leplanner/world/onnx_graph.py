@@ -200,6 +200,18 @@ def causal(t: int, s: int) -> Tensor | None:
     return torch.full((t, s), float("-inf")).triu(s - t + 1)
 
 
+def rollout_graph(model: LeWM, horizon: int, batch: int | str, metadata: dict[str, str]) -> Any:
+    """context (B, N, D), past_blocks (B, N-1, A), plan (B, H, A) -> latents (B, H, D)."""
+    c, g = model.config, Graph()
+    context = g.input("context", [batch, c.context, c.latent])
+    past = g.input("past_blocks", [batch, c.context - 1, c.block_dim])
+    plan = g.input("plan", [batch, horizon, c.block_dim])
+    world = RolloutGraph(g, model)
+    return g.model(
+        {"latents": (world.rollout(world.prepare(context, past), plan, horizon), [batch, horizon, c.latent])}, metadata
+    )
+
+
 def encoder_graph(world: World, batch: int | str, metadata: dict[str, str]) -> Any:
     """uint8 frames (B, S, S, 3) -> latents (B, D)."""
     g, spec = Graph(), world.spec
