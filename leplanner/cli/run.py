@@ -40,7 +40,7 @@ def run(
 ) -> None:
     """Everything for one task: collect, train the world, cache, refine it, density, planner, GC-IDM, evaluate, report.
 
-    PushT and Cube practise in between, in rounds: the planner plays, the world is refined on what its plans really did, and the
+    PushT practises in between: the planner plays, the world is refined on what its plans really did, and the
     planner is trained on through it.
 
     A stage whose artifact is there is skipped; killed and started again it continues. The artifact of other settings is never

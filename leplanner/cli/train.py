@@ -61,7 +61,7 @@ def train(
         out: bundle folder to make (default: runs/TASK/planner).
         start: a bundle whose planner to begin with, e.g. after practice; its world must have the same encoder.
         scale: paper, compact or tiny; sets the defaults of the options below. With --start, tasks
-            that practise (PushT, Cube) get goals at all distances at once, and second attempts.
+            that practise (PushT) get goals at all distances at once, and second attempts.
         objective: arrival-hold, or fixed-terminal to see what it cures.
         steps: training steps.
         batch: problems in a batch.

@@ -147,6 +147,7 @@ def _compact_pusht(scale: Scale) -> Scale:
         practice_episodes=5000,
         practised_refine_steps=5000,
         practised_steps=5000,
+        decoder_train=replace(scale.decoder_train, steps=14_000),  # two shapes, and one of them turns
     )
 
 
@@ -163,11 +164,7 @@ def _compact_cube(scale: Scale) -> Scale:
         train=replace(scale.train, steps=2000, grounding=1.0),
         refine=replace(scale.refine, steps=5000),
         # few frames of a hard world: plans must stay near what the data did
-        planner_train=replace(_by_the_way(scale), steps=3000, support_weight=0.3, far_share=0.3),
-        practice_rounds=4,
-        practice_episodes=700,
-        practised_refine_steps=1500,
-        practised_steps=1000,
+        planner_train=replace(_by_the_way(scale), steps=12_000, support_weight=0.3, far_share=0.3),
     )
 
 
@@ -196,7 +193,7 @@ def tiny(task: str) -> Scale:
         ),
         baselines=BaselineTrainConfig(steps=50, batch=64, validate_every=25),
         decoder_train=DecoderTrainConfig(steps=100, batch=16, validate_every=50),
-        practice_rounds=min(scale.practice_rounds, 2),
+        practice_rounds=2 * min(scale.practice_rounds, 1),
         practice_episodes=min(scale.practice_episodes, 16),
         practised_refine_steps=min(scale.practised_refine_steps, 100),
         practised_steps=min(scale.practised_steps, 100),
