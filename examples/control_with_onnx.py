@@ -1,4 +1,5 @@
-"""Controls a dot with two ONNX files, numpy and ONNX Runtime; torch is not needed. First: leplanner export tworoom --out DIR"""
+"""Controls a dot with two ONNX files, numpy and ONNX Runtime; torch is not needed. The paper's
+controller: every plan is followed. First: leplanner export tworoom --out DIR"""
 
 import json
 import sys

@@ -186,8 +186,8 @@ def test_a_batch_acts_like_its_rows(tiny_planner, frames):
 CONFIG = SimpleNamespace(horizon=5, action_block=5, receding_horizon=1)
 
 
-def solver_for(planner, envs=2, config=CONFIG):
-    solver = lp.Solver(planner)
+def solver_for(planner, envs=2, config=CONFIG, keep=True):
+    solver = lp.Solver(planner, keep)
     solver.configure(action_space=SimpleNamespace(shape=(envs, 2)), n_envs=envs, config=config)
     return solver
 
@@ -216,11 +216,12 @@ def test_the_solver_keeps_the_protocol(tiny_planner):
         solver.solve({"pixels": torch.zeros(1, 1, 32, 32, 3, dtype=torch.uint8)})
 
 
-def test_the_solver_plans_what_the_controller_plans(tiny_planner, frames):
+@pytest.mark.parametrize("keep", [True, False])
+def test_the_solver_plans_what_the_controller_plans(tiny_planner, frames, keep):
     """Block by block, with a subset of the environments in between, and a new episode."""
-    solver = solver_for(tiny_planner)
+    solver = solver_for(tiny_planner, keep=keep)
     goals = frames[50:52]
-    controllers = [tiny_planner.controller(goal) for goal in goals]
+    controllers = [tiny_planner.controller(goal, keep=keep) for goal in goals]
     for block in range(4):
         views = np.stack([frames[block], frames[20 + block]])
         plans = solver(info(views, goals, [11, 12], 5 * block))["actions"]
@@ -231,8 +232,28 @@ def test_the_solver_plans_what_the_controller_plans(tiny_planner, frames):
             executed = [controller.act(views[row]) for _ in range(5)]
             assert np.allclose(np.stack(executed), raw[row], atol=1e-4)
     fresh = solver(info(views[:1], goals[:1], [13], 0))["actions"]
-    again = tiny_planner.controller(goals[0])
+    again = tiny_planner.controller(goals[0], keep=keep)
     assert np.allclose(again.act(views[0]), tiny_planner.model.box.raw(fresh[0, 0])[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("executed", [1, 2, 5])
+def test_the_solver_keeps_plans_of_those_who_have_one(tiny_planner, frames, executed):
+    """An environment that has a plan and a new one, in one call: each as if it were alone."""
+    config = SimpleNamespace(horizon=5, action_block=5, receding_horizon=executed)
+    together, alone = (solver_for(tiny_planner, config=config) for _ in range(2))
+    fresh = solver_for(tiny_planner, config=config, keep=False)
+    different = 0
+    for block in range(0, 20, executed):
+        views, goals = np.stack([frames[block], frames[20 + block]]), frames[50:52]
+        new = 100 + block
+        both = together(info(views, goals, [11, new], 5 * block))["actions"]
+        one = alone(info(views[:1], goals[:1], [11], 5 * block))["actions"]
+        other = alone(info(views[1:], goals[1:], [new], 5 * block))["actions"]
+        torch.testing.assert_close(both, torch.cat([one, other]), atol=1e-5, rtol=1e-5)
+        plain = fresh(info(views, goals, [11, new], 5 * block))["actions"]
+        torch.testing.assert_close(both[1], plain[1], atol=1e-5, rtol=1e-5)
+        different += not torch.allclose(both[0], plain[0], atol=1e-3)
+    assert (different > 0) == (executed < 5)
 
 
 def test_the_solver_takes_normalised_floats_too(tiny_planner, frames):

@@ -20,6 +20,7 @@ from leplanner.evaluation.latency import measure_latency
 from leplanner.evaluation.manifest import draw_manifest, load_manifest, save_manifest
 from leplanner.evaluation.methods import make_method
 from leplanner.evaluation.metrics import judge
+from leplanner.evaluation.properties import OURS
 from leplanner.evaluation.runner import EvaluationConfig, evaluate, read_rows
 from leplanner.evaluation.summary import summarise
 from leplanner.planner.planner import save_bundle
@@ -166,15 +167,19 @@ def unplayable(trial):
 def test_floors_and_the_ceiling_are_exact_and_errors_are_rows(bundle, manifest, tmp_path):
     """By construction: replaying the data reaches every goal, doing nothing none; a trial that raises counts for nobody."""
     save_manifest(manifest, tmp_path / "good.json")
-    config = EvaluationConfig(methods=("leplanner", "nothing", "replay"), replan=(1, 5))
+    config = EvaluationConfig(methods=("leplanner", "leplanner-keep", "nothing", "replay"), replan=(1, 5))
     rows = evaluate(bundle, tmp_path / "good.json", config, tmp_path / "rows.jsonl", workers=1)
     table = {(s.method, s.replan): s for s in summarise(rows, "leplanner")}
-    assert set(table) == {("leplanner", 1), ("leplanner", 5), ("nothing", 1), ("replay", 1)}
+    assert set(table) == {*((name, m) for name in OURS for m in (1, 5)), ("nothing", 1), ("replay", 1)}
+    assert table["leplanner-keep", 1].rows_a_plan == (20 + 9 * 25) / 10  # nothing to keep at first
     assert table["nothing", 1].any_time.value == 0
     assert table["replay", 1].any_time.value == table["replay", 1].final.value == 1
     assert table["leplanner", 1].rows_a_plan == table["leplanner", 5].rows_a_plan == 20
     assert {row.decisions for row in rows if row.method == "leplanner"} == {10, 2}
-    assert all((row.imagined is not None) == (row.method == "leplanner") for row in rows)
+    assert all((row.imagined is not None) == (row.method in OURS) for row in rows)
+    whole = {name: [r for r in rows if (r.method, r.replan) == (name, 5)] for name in OURS}
+    for one, other in zip(*whole.values(), strict=True):  # nothing is left of a plan executed whole
+        assert (one.trial, one.final_error, one.rows) == (other.trial, other.final_error, other.rows)
     assert all(row.manifest == manifest.digest and row.fingerprint["threads"] for row in rows)
 
     broken = replace(manifest, trials=(unplayable(manifest.trials[0]), manifest.trials[1]))
@@ -270,13 +275,14 @@ def test_mistakes_get_an_answer(bundle, manifest, tmp_path, tiny_planner):
     assert not (tmp_path / "r").exists()
 
 
-def test_latency_counts_and_times(tiny_planner, manifest):
+@pytest.mark.parametrize(("method", "rows"), [("leplanner", 20), ("leplanner-keep", 25)])
+def test_latency_counts_and_times(tiny_planner, manifest, method, rows):
     import torch
 
     problem = PlanProblem(torch.randn(4, 3, 32), torch.randn(4, 2, 10), torch.randn(4, 32))
     found = measure_latency(
-        make_method("leplanner", tiny_planner, None, 50)(manifest.trials[0]), tiny_planner.world, problem, 0.05
+        make_method(method, tiny_planner, None, 50)(manifest.trials[0]), tiny_planner.world, problem, 0.05
     )
-    assert (found.rows, found.batch) == (20, 4)
+    assert (found.rows, found.batch) == (rows, 4)
     assert 0 < found.plan_ms <= found.plan_ms_p95
     assert found.encode_ms > 0

@@ -15,6 +15,7 @@ import leplanner as lp
 from leplanner.artifacts import read_json
 from leplanner.cli.main import main
 from leplanner.evaluation.manifest import load_manifest
+from leplanner.evaluation.properties import OURS
 from leplanner.evaluation.runner import EvaluationConfig, evaluate
 from leplanner.planner.problem import PlanProblem
 from leplanner.tasks import TASKS
@@ -76,10 +77,11 @@ def test_a_problem_gets_the_same_plan_in_any_batch(name):
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in FAST else pytest.mark.slow) for name in TASKS])
 def test_it_solves_its_easy_trials(name, tmp_path):
-    config = EvaluationConfig(methods=("leplanner",), replan=(1,))
+    config = EvaluationConfig(methods=OURS, replan=(1,))
     rows = evaluate(shipped()[name], shipped()[name] / "easy.json", config, tmp_path / "rows.jsonl")
-    assert [row.error for row in rows] == [None] * 10
-    assert sum(bool(row.success_any) for row in rows) >= 8
+    assert [row.error for row in rows] == [None] * 20
+    for method in OURS:
+        assert sum(bool(row.success_any) for row in rows if row.method == method) >= 8
 
 
 def test_names_that_are_no_bundle_are_explained(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from ..artifacts import write_json
 from ..evaluation.manifest import load_manifest, save_manifest
+from ..evaluation.properties import DEFAULT
 from ..evaluation.runner import EvaluationConfig
 from ..evaluation.runner import evaluate as run_evaluation
 from ..evaluation.summary import MethodSummary, plain, summarise
@@ -18,8 +19,6 @@ from ..tasks import get_task
 from ..zoo import shipped
 from .options import Comma, Json, MaybePath
 from .progress import bar, console, errors
-
-OURS = "leplanner-keep"  # what a loaded bundle's controller does
 
 
 def demo(
@@ -50,7 +49,7 @@ def demo(
         raise ValueError(f"--trials must be at least 1; got {trials}.")
     check_installed()
     base = out or Path(tempfile.mkdtemp(prefix="leplanner-demo-"))
-    config = EvaluationConfig((OURS, "cem"), (1,), samples=samples, rounds=rounds, trials=trials, films=trials)
+    config = EvaluationConfig((DEFAULT, "cem"), (1,), samples=samples, rounds=rounds, trials=trials, films=trials)
     found: dict[str, list[MethodSummary]] = {}
     raised = 0
     for name in names:
@@ -70,8 +69,8 @@ def demo(
             if row.error is not None:
                 errors.print(f"trial {row.trial} of {row.method} raised: {row.error}", style="red", markup=False)
                 raised += 1
-        found[name] = summarise(rows, OURS)
-        summary = plain(found[name], name, OURS, manifest.digest, config.settings, rows)
+        found[name] = summarise(rows, DEFAULT)
+        summary = plain(found[name], name, DEFAULT, manifest.digest, config.settings, rows)
         write_json(folder / "summary.json", summary)
     page = write_page([base / name for name in found], base / "report.html", "leplanner: a demonstration")
     if json_output:
@@ -89,7 +88,7 @@ def _table(found: dict[str, list[MethodSummary]], trials: int, search: str) -> T
         table.add_column(column, justify="left" if column in ("task", "method") else "right")
     for name, summaries in found.items():
         for s in summaries:
-            method = "LePlanner" if s.method == OURS else search
+            method = "LePlanner" if s.method == DEFAULT else search
             reached, stayed = (f"{rate.successes}/{rate.trials}" for rate in (s.any_time, s.held))
             table.add_row(get_task(name).title, method, reached, stayed, f"{s.rows_a_plan:,.0f}", f"{s.plan_ms:.0f}")
         table.add_section()

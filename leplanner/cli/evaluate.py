@@ -60,7 +60,8 @@ def evaluate(
     Trials are drawn once from the dataset and frozen in OUT/manifest.json; rows are appended to OUT/rows.jsonl as they
     finish; killed and started again it continues. Exits with 1 if a trial raised.
 
-    Methods: leplanner; cem, icem, mppi, gradient (search in the same world); gcidm, gcbc, gcivl, gciql (trained by
+    Methods: leplanner (the paper's: the new plan always wins), leplanner-keep (goes on with the rest of the last plan where that
+    is imagined to end nearer the goal; the same at m = 5, when plans are executed whole); cem, icem, mppi, gradient (search in the same world); gcidm, gcbc, gcivl, gciql (trained by
     `leplanner baselines`); random, nothing (floors); replay (the data's own actions, a ceiling).
 
     Example: leplanner evaluate tworoom --methods leplanner,cem,random,nothing,replay --trials 50
@@ -68,9 +69,7 @@ def evaluate(
     Args:
         task: tworoom, pusht, reacher or cube.
         bundle: a shipped task's name, a bundle folder or a Hugging Face id (default: runs/TASK/planner, else the shipped one).
-        methods: names, separated by commas: leplanner (the paper's: the new plan always wins), leplanner-keep (goes on with the
-            rest of the last plan where that is imagined to end nearer the goal), cem, icem, mppi, gradient, gcidm, gcbc, gcivl,
-            gciql, and random, nothing, replay.
+        methods: names, separated by commas.
         protocol: nontrivial (held-out, without pairs that are solved at once or by doing nothing), heldout, or official.
         offset: environment actions from start to goal in the data.
         budget: environment actions a trial may take (default: twice the offset).

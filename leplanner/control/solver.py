@@ -104,7 +104,7 @@ class Solver:
         problem = PlanProblem(torch.stack(context), torch.stack(past), goal)
         plan = self.planner.plan(problem)
         if self.keep:
-            self._keep_nearer(memories, problem, plan)
+            plan = self._nearer(memories, problem, plan)
         for row, memory in enumerate(memories):
             memory.planned, memory.row = plan, row
         return {"actions": plan.blocks.cpu(), "costs": plan.distances[:, -1].cpu().tolist()}
@@ -133,17 +133,19 @@ class Solver:
         keep = self.planner.model.config.context
         memory.latents, memory.blocks = memory.latents[-keep:], memory.blocks[-(keep - 1) :]
 
-    def _keep_nearer(self, memories: list[_Memory], problem: PlanProblem, plan: Plan) -> None:
-        """Changes the rows of `plan` whose environments have a better one left."""
+    def _nearer(self, memories: list[_Memory], problem: PlanProblem, new: Plan) -> Plan:
+        """Of every environment the new plan, or what is left of its last one; without one, the new plan is compared with
+        itself."""
+        if all(memory.planned is None for memory in memories):
+            return new
         executed = self._config.receding_horizon
-        left = [(row, m.planned.blocks[m.row, executed:]) for row, m in enumerate(memories) if m.planned is not None]
-        if not left or executed >= self.horizon:
-            return
-        rows = [row for row, _ in left]
-        these = PlanProblem(problem.context[rows], problem.past_blocks[rows], problem.goal[rows])
-        new = Plan(plan.blocks[rows], plan.latents[rows], plan.distances[rows])
-        better = nearer_plan(self.planner, these, new, torch.stack([rest for _, rest in left]))
-        plan.blocks[rows], plan.latents[rows], plan.distances[rows] = better.blocks, better.latents, better.distances
+        if executed >= self.horizon:
+            return new
+        rest = [
+            new.blocks[row, : self.horizon - executed] if m.planned is None else m.planned.blocks[m.row, executed:]
+            for row, m in enumerate(memories)
+        ]
+        return nearer_plan(self.planner, problem, new, torch.stack(rest))
 
     def _context(self, memory: _Memory) -> tuple[Tensor, Tensor]:
         """(N, D), (N-1, A): padded at an episode's start as in training."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ..control.policy import Policy, Request
+from ..control.policy import PlannerPolicy, Policy, Request
 from ..planner.problem import PlanProblem
 from ..world.world import World
 
@@ -33,7 +33,8 @@ def measure_latency(
     warms up, at least so many, more as long as the time lasts. With `least=0` the first decision counts if it alone
     takes longer than that: a search is warm long before its end."""
     batch = len(problem.goal)
-    request = Request(problem, remaining=50, rest=None, seeds=tuple(range(batch)))
+    rest = policy.planner.plan(problem).blocks[:, 1:] if isinstance(policy, PlannerPolicy) and policy.keep else None
+    request = Request(problem, remaining=50, rest=rest, seeds=tuple(range(batch)))
     size = world.spec.frame_size
     frames = np.zeros((batch, size, size, 3), np.uint8)
     before = policy.rows

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 YES, NO, PARTLY = "yes", "no", "partly"
 OURS = ("leplanner", "leplanner-keep")  # one planner: the new plan always wins, or the rest of the last one may
+DEFAULT = "leplanner-keep"  # what a loaded bundle's controller does
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Properties:
     multi_step_plan: str  # it decides more than the next action or block
     no_deadline: str  # it need not be told how many steps are left
     frozen_world: str  # it uses a world model that was trained without it, for any task in it
-    fixed_cost: str  # a decision always takes the same few imagined steps
+    fixed_cost: str  # a decision takes a known number of imagined steps, and few
 
     @property
     def marks(self) -> tuple[str, ...]:

@@ -143,18 +143,14 @@ class OnnxEngine:
     precision = "fp32"
 
     def __init__(self, world: World, model: LePlanner):
-        self.world, self.horizon = world, model.config.horizon
         self.session = onnx_session(plan_graph(model, world.model, "B", {}).SerializeToString())
-        self.rollout: Any = None  # made when something is imagined besides plans
+        self.rollout = onnx_session(rollout_graph(world.model, model.config.horizon, "B", {}).SerializeToString())
 
     def plan(self, problem: PlanProblem) -> Plan:
         inputs = {"context": problem.context, "past_blocks": problem.past_blocks, "goal": problem.goal}
         return Plan(*_run(self.session, ["blocks", "latents", "distances"], inputs))
 
     def imagine(self, problem: PlanProblem, blocks: Tensor) -> Tensor:
-        if self.rollout is None:
-            graph = rollout_graph(self.world.model, self.horizon, "B", {})
-            self.rollout = onnx_session(graph.SerializeToString())
         inputs = {"context": problem.context, "past_blocks": problem.past_blocks, "plan": blocks}
         return _run(self.rollout, ["latents"], inputs)[0]
 

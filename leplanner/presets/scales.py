@@ -193,7 +193,7 @@ def tiny(task: str) -> Scale:
         ),
         baselines=BaselineTrainConfig(steps=50, batch=64, validate_every=25),
         decoder_train=DecoderTrainConfig(steps=100, batch=16, validate_every=50),
-        practice_rounds=2 * min(scale.practice_rounds, 1),
+        practice_rounds=2 * min(scale.practice_rounds, 1),  # rounds go on from rounds: one would not show it
         practice_episodes=min(scale.practice_episodes, 16),
         practised_refine_steps=min(scale.practised_refine_steps, 100),
         practised_steps=min(scale.practised_steps, 100),

@@ -16,7 +16,7 @@ import numpy as np
 from ..artifacts import atomic_path, read_json
 from ..evaluation.films import Film, film_path, load_film
 from ..evaluation.metrics import HOLD_STEPS
-from ..evaluation.properties import OURS, REQUIREMENTS, families
+from ..evaluation.properties import DEFAULT, OURS, REQUIREMENTS, families
 from ..tasks import get_task
 from . import figures, picture_figures
 from .browser import OUTCOMES, browsable
@@ -116,7 +116,7 @@ def headline(evaluation: Evaluation) -> dict[str, MethodRow | None]:
 
 
 def _ours(methods: Collection[str]) -> str:
-    return next((name for name in reversed(OURS) if name in methods), OURS[0])
+    return DEFAULT if DEFAULT in methods else OURS[0]
 
 
 def evaluation_figures(evaluation: Evaluation) -> dict[str, tuple[str, Any]]:
