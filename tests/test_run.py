@@ -34,7 +34,7 @@ def finished(tmp_path_factory):
 
 def table_lines(summary) -> list[list[str]]:
     """Every cell of the results, as card and page must show them."""
-    titles = {"leplanner": "LePlanner", "leplanner-keep": "LePlanner, keeping plans", "gcidm": "GC-IDM"}
+    titles = {"leplanner": "LePlanner", "leplanner-keep": "LePlanner-keep", "gcidm": "GC-IDM"}
     titles |= {"nothing": "do nothing", "replay": "replay of the data"}
     lines = []
     for m in summary["methods"]:

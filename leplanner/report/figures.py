@@ -90,12 +90,13 @@ def cost(evaluation: Evaluation, title: str) -> Any:
         if row.costs["rows"] >= 1 and row.title not in shown:
             shown.add(row.title)
             axes.plot(row.costs["rows"], row.costs["plan_ms"], "o", color=FAMILIES.get(row.method, REST))
-            below = row.method == "leplanner-keep"  # close to the paper's own: labels must not meet
-            place = {"xytext": (5, -10 if below else 4), "textcoords": "offset points"}
+            below = row.method == "leplanner"  # close to leplanner-keep: names must not meet
+            place = {"xytext": (5, -11 if below else 4), "textcoords": "offset points"}
             axes.annotate(row.title, (row.costs["rows"], row.costs["plan_ms"]), **place)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.margins(0.25)
+    for side, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
+        scale("log")
+        low, high = side.get_data_interval()
+        side.axes.set(**{f"{side.axis_name}lim": (low / 3, max(5 * high, 50 * low))})  # decades, with room for names
     axes.set_xlabel("imagined steps a plan")
     axes.set_ylabel("ms a plan")
     axes.set_title(title)

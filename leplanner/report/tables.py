@@ -10,7 +10,7 @@ from ..artifacts import read_json
 
 TITLES = {
     "leplanner": "LePlanner",
-    "leplanner-keep": "LePlanner, keeping plans",
+    "leplanner-keep": "LePlanner-keep",
     "gcidm": "GC-IDM",
     "gcbc": "GCBC",
     "gcivl": "GCIVL",
