@@ -90,6 +90,6 @@ def _table(found: dict[str, list[MethodSummary]], trials: int, search: str) -> T
         for s in summaries:
             method = "LePlanner" if s.method == DEFAULT else search
             reached, stayed = (f"{rate.successes}/{rate.trials}" for rate in (s.any_time, s.held))
-            table.add_row(get_task(name).title, method, reached, stayed, f"{s.rows_a_plan:,.0f}", f"{s.plan_ms:.0f}")
+            table.add_row(get_task(name).title, method, reached, stayed, f"{s.rows_a_plan:,.5g}", f"{s.plan_ms:.0f}")
         table.add_section()
     return table

@@ -60,9 +60,9 @@ def evaluate(
     Trials are drawn once from the dataset and frozen in OUT/manifest.json; rows are appended to OUT/rows.jsonl as they
     finish; killed and started again it continues. Exits with 1 if a trial raised.
 
-    Methods: leplanner (the paper's: the new plan always wins), leplanner-keep (goes on with the rest of the last plan where that
-    is imagined to end nearer the goal; the same at m = 5, when plans are executed whole); cem, icem, mppi, gradient (search in the same world); gcidm, gcbc, gcivl, gciql (trained by
-    `leplanner baselines`); random, nothing (floors); replay (the data's own actions, a ceiling).
+    Methods: leplanner (the paper's: the new plan always wins), leplanner-keep (goes on with the rest of the last plan where
+    that is imagined to end nearer the goal; the same at m = 5, when plans are executed whole); cem, icem, mppi, gradient
+    (search in the same world); gcidm, gcbc, gcivl, gciql (trained by `leplanner baselines`); random, nothing (floors); replay (the data's own actions, a ceiling).
 
     Example: leplanner evaluate tworoom --methods leplanner,cem,random,nothing,replay --trials 50
 
@@ -244,7 +244,7 @@ def _tables(summaries: list[MethodSummary], manifest: Manifest, unit: str, refer
             interval = f"{100 * d.low:+.1f} to {100 * d.high:+.1f}"
             paired.add_row(name, m, f"{reference} {other}", f"{100 * d.difference:+.1f}", interval, f"{d.p_value:.2g}")
         imagined = f"{s.imagined:.3f}" if s.imagined is not None else ""
-        times = (f"{s.rows_a_plan:.0f}", f"{s.plan_ms:.1f}", f"{s.encode_ms:.1f}")
+        times = (f"{s.rows_a_plan:,.5g}", f"{s.plan_ms:.1f}", f"{s.encode_ms:.1f}")
         cost.add_row(name, m, *times, imagined, f"{s.final_error:.3g}")
     return [success, paired, cost] if paired.row_count else [success, cost]
 

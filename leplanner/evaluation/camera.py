@@ -72,9 +72,7 @@ class Remembered:
         problem = PlanProblem(*(torch.cat(part) for part in parts))
         plans = planner.plan(problem, record="trace").plans
         distances = torch.stack([plan.distances for plan in plans], dim=1)
-        blocks = planner.world.spec.action_scale.standardise(np.concatenate(self.decided)).reshape(
-            plans[-1].blocks.shape
-        )
-        decided = torch.from_numpy(blocks).to(problem.goal)
-        imagined = planner.world.rollout(problem.context, problem.past_blocks, decided).half()
+        decided = planner.world.spec.action_scale.standardise(np.concatenate(self.decided))
+        blocks = torch.from_numpy(decided).to(problem.goal).view_as(plans[-1].blocks)
+        imagined = planner.imagine(problem, blocks).half()
         return Thoughts(np.arange(len(imagined)) * every, distances.float().cpu().numpy(), imagined.cpu().numpy())

@@ -78,7 +78,8 @@ class Planner:
         c = self.model.config
         if tuple(blocks.shape) != (len(problem.goal), c.horizon, c.block_dim):
             raise ValueError(
-                f"Blocks to imagine must have shape {(len(problem.goal), c.horizon, c.block_dim)}; got {tuple(blocks.shape)}."
+                f"Blocks to imagine must have shape {(len(problem.goal), c.horizon, c.block_dim)}; got {tuple(blocks.shape)}. "
+                "Standardised blocks are needed, as many as a plan has: lengthen what is left of one with the end of another."
             )
         return self._engine().imagine(problem, blocks)
 

@@ -107,7 +107,7 @@ def _method_row(value: dict[str, Any], reference: str, settings: dict[str, Any])
         trials=value["any_time"]["trials"],
         **{name: show_rate(value[name]) for name in ("any_time", "final", "held", "strict")},
         paired=paired,
-        rows_a_plan=f"{value['rows_a_plan']:,.0f}",
+        rows_a_plan=f"{value['rows_a_plan']:,.5g}",
         plan_ms=f"{value['plan_ms']:.1f}",
         encode_ms=f"{value['encode_ms']:.1f}",
         rates={name: value[name] for name in ("any_time", "held")},
