@@ -1,6 +1,9 @@
 """stable-worldmodel's own policy and world, with LePlanner in place of CEM.
 
-python examples/swap_solver.py runs/pusht/planner --episodes 4
+python examples/swap_solver.py pusht --episodes 4
+
+Needs an environment that shows its goal as a picture: PushT does, TwoRoom does not. Goals are the environment's own, anywhere
+on the table, most of them farther than the 25 actions that a plan looks ahead: few are reached.
 """
 
 from __future__ import annotations
@@ -29,6 +32,6 @@ def main(bundle: str, episodes: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("bundle")
+    parser.add_argument("bundle", help="a shipped task's name or a bundle folder")
     parser.add_argument("--episodes", type=int, default=4)
     main(**vars(parser.parse_args()))
