@@ -258,11 +258,17 @@ def test_bench_plan_measures_in_one_run(capsys):
     assert main(arguments.split()) == 0
     report = json.loads(capsys.readouterr().out)
     assert {(row["method"], row["engine"], row["batch"]) for row in report["rows"]} == {
-        *(("leplanner", engine, batch) for engine in ("eager", "onnx") for batch in (1, 5)),
+        *(
+            (method, engine, batch)
+            for method in ("leplanner", "leplanner-keep")
+            for engine in ("eager", "onnx")
+            for batch in (1, 5)
+        ),
         ("gradient", "torch", 1),
         ("gcidm", "torch", 1),
         ("gcidm", "torch", 5),
     }
+    assert {row["rows"] for row in report["rows"] if row["method"] == "leplanner-keep"} == {25}
     onnx = next(row for row in report["rows"] if (row["engine"], row["batch"]) == ("onnx", 1))
     assert onnx["repeats"] > 1  # making the session is not timed
     eager = next(row for row in report["rows"] if (row["engine"], row["batch"]) == ("eager", 1))

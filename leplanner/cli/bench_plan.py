@@ -122,8 +122,9 @@ def plan(
         note(f"leplanner, {engine}")
         ours = TaskPlanner(planner.world, planner.model, engine=engine)
         planner.world.encoder = OnnxEncoder(planner.world) if engine == "onnx" else None
-        policy = PlannerPolicy(ours)
-        rows += [_row(policy, engine, planner, size, seconds) for size in sizes]
+        rows += [
+            _row(PlannerPolicy(ours, keep), engine, planner, size, seconds) for keep in (False, True) for size in sizes
+        ]
     for name in others:
         note(name)
         rows += [
@@ -186,6 +187,10 @@ def ratios(rows: list[Row], machine: Machine, work: PlanWork) -> dict[str, float
             made[f"{name} plan time / ours"] = found[name, "torch", 1].plan_ms / one.plan_ms
     if ("leplanner", "eager", 1) in found:
         made["our eager / our fastest"] = found["leplanner", "eager", 1].plan_ms / one.plan_ms
+    if ("leplanner-keep", one.engine, 1) in found:
+        made["keeping the last plan where it is nearer / always the new one"] = (
+            found["leplanner-keep", one.engine, 1].plan_ms / one.plan_ms
+        )
     for size in sorted(set(best) - {1}):
         made[f"plans/s at batch {size} / at batch 1"] = size * one.plan_ms / best[size].plan_ms
     if ("gcidm", "torch", 1) in found:
