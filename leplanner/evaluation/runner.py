@@ -256,7 +256,8 @@ def evaluate(
     done = {_job(row) for row in kept}
     missing = [job for job in wanted if job not in done]
     processes = workers or os.cpu_count() or 1
-    threads = max(1, (os.cpu_count() or 1) // processes)  # whatever is left to do: a resumed run computes the same
+    # of what OMP_NUM_THREADS allows, and whatever is left to do: a resumed run computes the same
+    threads = max(1, torch.get_num_threads() // processes)
     work = partial(_run_job, str(bundle), str(manifest_path), str(baselines) if baselines else None, config, threads)
     finished = len(wanted) - len(missing)
     with rows_path.open("a") as file:
