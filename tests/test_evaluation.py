@@ -22,7 +22,7 @@ from leplanner.evaluation.methods import make_method
 from leplanner.evaluation.metrics import judge
 from leplanner.evaluation.properties import OURS
 from leplanner.evaluation.runner import EvaluationConfig, evaluate, read_rows
-from leplanner.evaluation.summary import summarise
+from leplanner.evaluation.summary import plain, summarise
 from leplanner.planner.planner import save_bundle
 from leplanner.planner.problem import PlanProblem
 from leplanner.tasks import TASKS
@@ -232,8 +232,27 @@ def test_fewer_trials_for_searches_and_films_of_rows_that_exist(bundle, manifest
     assert {path.name[:-13] for path in (tmp_path / "films").iterdir()} == {"leplanner-m1-0000", "cem-m1-0000"}
     again = evaluate(bundle, tmp_path / "m.json", replace(config, films=1), tmp_path / "rows.jsonl", workers=1)
     assert again == filmed  # nothing left to do
-    with pytest.raises(ValueError, match="other weights"):
+    with pytest.raises(ValueError, match="rows of cem"):
         evaluate(bundle, tmp_path / "m.json", replace(config, compile_search=True), tmp_path / "rows.jsonl", workers=1)
+
+
+def test_a_search_budget_is_nothing_to_who_does_not_search(bundle, manifest, tmp_path):
+    save_manifest(manifest, tmp_path / "m.json")
+    config = EvaluationConfig(("leplanner", "nothing"), (5,), films=1)
+    rows = evaluate(bundle, tmp_path / "m.json", config, tmp_path / "rows.jsonl", workers=1)
+    again = replace(config, samples=20, rounds=1, compile_search=True)
+    assert (
+        evaluate(bundle, tmp_path / "m.json", again, tmp_path / "rows.jsonl", workers=1) == rows
+    )  # none was run again
+
+
+def test_a_summary_says_what_all_its_rows_were_run_with(bundle, manifest, tmp_path):
+    save_manifest(manifest, tmp_path / "m.json")
+    config = EvaluationConfig(("nothing", "replay"), (1,))
+    rows = evaluate(bundle, tmp_path / "m.json", config, tmp_path / "rows.jsonl", workers=1)
+    rows[-1] = replace(rows[-1], fingerprint=rows[-1].fingerprint | {"threads": 7})
+    summary = plain(summarise(rows, "nothing"), "tworoom", "nothing", manifest.digest, config.settings, rows)
+    assert summary["fingerprint"] == rows[0].fingerprint | {"threads": f"{rows[0].fingerprint['threads']} or 7"}
 
 
 def test_a_bundle_brings_its_own_trials(tiny_planner, manifest, tmp_path, capsys):
@@ -258,6 +277,8 @@ def test_a_raised_trial_fails_the_command_and_is_tried_again(bundle, manifest, t
     assert "raised" in shown.err
     assert main(command) == 1  # tried again, and raised again
     assert len(read_rows(tmp_path / "rows.jsonl")) == 2
+    assert main([*command, "--trials", "0"]) == 1
+    assert "--trials must be at least 1" in capsys.readouterr().err
 
 
 def test_mistakes_get_an_answer(bundle, manifest, tmp_path, tiny_planner):

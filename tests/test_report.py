@@ -11,15 +11,15 @@ import pytest
 from leplanner.artifacts import read_json, read_lines
 from leplanner.evaluation.films import load_film, save_film
 from leplanner.evaluation.manifest import draw_manifest, load_manifest, save_manifest
-from leplanner.evaluation.methods import METHODS, SEARCH
-from leplanner.evaluation.properties import PROPERTIES, families
+from leplanner.evaluation.methods import METHODS
+from leplanner.evaluation.properties import PROPERTIES, SEARCH, families
 from leplanner.evaluation.runner import EvaluationConfig, evaluate
 from leplanner.evaluation.summary import plain, summarise
 from leplanner.planner.planner import save_bundle
 from leplanner.report.browser import browsable, outcome
 from leplanner.report.page import write_page
 from leplanner.report.pictures import TARGET, framed, outlined, sprite
-from leplanner.report.tables import read_evaluation
+from leplanner.report.tables import counted_trials, read_evaluation
 from leplanner.tasks import TASKS
 
 TRIALS, FILMED = 6, 2
@@ -155,7 +155,32 @@ def test_the_browser_lists_every_row(evaluated):
     rows = read_lines(evaluated / "rows.jsonl")
     assert len(listed) == len(rows) == 3 * TRIALS
     assert sum(row["film"] is not None for row in listed) == 3 * FILMED
+    assert counted_trials(evaluated, TRIALS) == list(range(TRIALS))
     assert outcome({"success_any": True, "success_held": False}) == "left"
+
+
+def test_a_trial_that_raised_is_left_out_and_the_last_is_not(evaluated, tmp_path):
+    shutil.copytree(evaluated, tmp_path / "raised")
+    rows, summary = read_lines(evaluated / "rows.jsonl"), read_json(evaluated / "summary.json")
+    rows = [
+        row | {"error": "ValueError: no"} if (row["method"], row["trial"]) == ("nothing", 1) else row for row in rows
+    ]
+    (tmp_path / "raised" / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for method in summary["methods"]:
+        method["any_time"]["trials"] = TRIALS - 1
+    (tmp_path / "raised" / "summary.json").write_text(json.dumps(summary))
+    listed = browsable(tmp_path / "raised", read_evaluation(tmp_path / "raised"))
+    assert [row["trial"] for row in listed] == 3 * [trial for trial in range(TRIALS) if trial != 1]
+
+
+def test_who_imagines_nothing_has_a_page_without_the_cost_of_it(evaluated, tmp_path):
+    shutil.copytree(evaluated, tmp_path / "floors")
+    summary = read_json(evaluated / "summary.json")
+    summary |= {"methods": [m | {"differences": {}} for m in summary["methods"][1:]], "reference": "replay"}
+    (tmp_path / "floors" / "summary.json").write_text(json.dumps(summary))
+    page = write_page([tmp_path / "floors"], tmp_path / "page.html").read_text()
+    assert "Success with 95 % Wilson intervals" in page
+    assert "What a decision costs" not in page
 
 
 def test_filming_changes_nothing_that_a_method_sees(tiny_planner, evaluated, simulators, monkeypatch):

@@ -83,6 +83,13 @@ def test_a_released_world_needs_its_own_dataset(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+def test_data_that_practice_cannot_add_to_is_refused_at_once(finished, tmp_path, capsys):
+    for data in (finished[0] / "data.h5", finished[0]):  # another task's, and no file
+        assert main(["run", "pusht", "--scale", "tiny", "--data", str(data), "--out", str(tmp_path)]) == 1
+        assert "cannot be continued" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_run_on_a_released_world(finished, tmp_path, capsys):
     """The same pipeline with a checkpoint in the hub's format and its dataset."""
     shape = LeWMConfig(encoder=ViTConfig(32, 16, 192, 12, 3), depth=1, heads=2, head_dim=16, mlp=64, projector=32)
@@ -107,7 +114,7 @@ def test_run_on_a_released_world(finished, tmp_path, capsys):
 
 def test_a_bundle_is_of_the_weights_that_were_measured(finished, tmp_path):
     base, _ = finished
-    evaluation = base / "evaluation" / "nontrivial-25-42"
+    evaluation = base / "measured"
     summary = read_json(evaluation / "summary.json")
     for method in summary["methods"]:
         method["weights"] = "others"
@@ -124,7 +131,7 @@ def test_a_bundle_is_of_the_weights_that_were_measured(finished, tmp_path):
 
 def test_films_show_what_the_rows_say(finished):
     base, _ = finished
-    folder = base / "evaluation" / "nontrivial-25-42"
+    folder = base / "measured"
     rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
     assert len(list((folder / "films").iterdir())) == len(rows)
     for row in rows:
@@ -155,7 +162,7 @@ def test_the_page_has_every_number_and_film(finished):
 
 def test_a_page_says_what_makes_a_comparison_uneven(finished, tmp_path):
     base, _ = finished
-    folder = base / "evaluation" / "nontrivial-25-42"
+    folder = base / "measured"
     summary = read_json(folder / "summary.json")
     summary["methods"][-1]["any_time"]["trials"] = 2
     summary["errors"] = 1

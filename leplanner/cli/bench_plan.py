@@ -19,7 +19,8 @@ from ..baselines.learned import LearnedPolicy
 from ..control.policy import PlannerPolicy, Policy
 from ..evaluation.latency import Latency, measure_latency
 from ..evaluation.limits import Machine, PlanWork, measure_machine, plan_work
-from ..evaluation.methods import SEARCH, make_method
+from ..evaluation.methods import make_method
+from ..evaluation.properties import SEARCH
 from ..planner.actions import ActionBox
 from ..planner.engine import ENGINES, OnnxEncoder, random_problem
 from ..planner.model import LePlanner

@@ -17,7 +17,8 @@ from ..artifacts import write_json
 from ..data.episodes import open_episodes
 from ..evaluation.latency import measure_latency
 from ..evaluation.manifest import Manifest, default_budget, draw_manifest, load_manifest, save_manifest
-from ..evaluation.methods import SEARCH, make_method
+from ..evaluation.methods import make_method
+from ..evaluation.properties import SEARCH
 from ..evaluation.runner import EvaluationConfig, TrialRow
 from ..evaluation.runner import evaluate as run_evaluation
 from ..evaluation.statistics import Rate
@@ -110,6 +111,8 @@ def evaluate(
         compile_search=compile_search,
         films=films,
     )
+    if trials is not None and trials < 1:
+        raise ValueError(f"--trials must be at least 1; got {trials}.")
     if search_trials is not None and search_trials < 1:
         raise ValueError(
             f"--search-trials must be at least 1; got {search_trials}. Leave the searches out of --methods instead."

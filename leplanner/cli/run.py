@@ -14,6 +14,7 @@ from rich.table import Table
 from tyro.conf import arg
 
 from ..artifacts import read_json, write_json
+from ..data.collect import check_continues
 from ..data.episodes import open_episodes
 from ..presets.scales import get_scale
 from ..report.bundle import make_bundle
@@ -68,7 +69,7 @@ def run(
     preset = get_scale(scale, task)
     base = out or Path("runs") / task
     file = data or base / "data.h5"
-    first, measured, rivals = base / "world", base / "evaluation" / "nontrivial-25-42", base / "baselines"
+    first, measured, rivals = base / "world", base / "measured", base / "baselines"
     stages: Stages = {}
     if data is None:
         stages["collect"] = lambda: collect.collect(task, file, scale)
@@ -77,6 +78,8 @@ def run(
     else:
         stages["train world"] = lambda: worlds.train(task, file, first, scale, device=device)
     rounds = preset.practice_rounds if world is None else 0
+    if rounds and data is not None:
+        check_continues(data, preset.practice)  # now, not when hours of training are done
     folders = [*(base / f"round-{number}" for number in range(rounds)), base]  # the last round's planner is the task's
     files = [file, *(folder / "practised.h5" for folder in folders[1:])]
     parts, used = {"World": first}, first

@@ -111,7 +111,7 @@ def collect(
     wanted: dict[str, Any] = dataclasses.asdict(config) | (player.identity() if player else {})
     folder = out.with_name(out.name + ".parts")
     if onto is not None:
-        _check_continues(onto, config)
+        check_continues(onto, config)
     if out.exists():
         _check_same(out, wanted)
         shutil.rmtree(folder, ignore_errors=True)
@@ -224,7 +224,7 @@ def _copy_episodes(source: Path, file: Any, rows: int = 4096) -> None:
         file.create_dataset(PLAYED, data=played.astype(np.int64), maxshape=(None, 2))
 
 
-def _check_continues(source: Path, config: CollectConfig) -> None:
+def check_continues(source: Path, config: CollectConfig) -> None:
     """Whether what will be collected fits behind what a file holds: said before hours of collecting, not after."""
     task = get_task(config.task)
     wanted = {
@@ -234,6 +234,10 @@ def _check_continues(source: Path, config: CollectConfig) -> None:
         "steps_per_row": config.every,
         "visuals": _visuals(config),
     }
+    if not (source.is_file() and h5py.is_hdf5(source)):
+        raise ValueError(
+            f"{source} cannot be continued: it is no HDF5 file. Collect one (leplanner collect {task.name})."
+        )
     with h5py.File(source, "r") as file:
         found: dict[str, Any] = {name: file[name].shape[1:] if name in file else None for name in COLUMNS[:3]}
         found["steps_per_row"] = file.attrs.get("steps_per_row")

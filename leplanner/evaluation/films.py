@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..artifacts import digest_json, write_arrays
+from .properties import settings_of
 
 EVERY = 2  # environment steps between two frames
 
@@ -42,7 +43,7 @@ def film_path(
     folder: Path, method: str, replan: int, trial: int, manifest: str, seed: int, settings: dict[str, Any], weights: str
 ) -> Path:
     """The name holds all that decides the film, so that none is taken for another's."""
-    identity = digest_json([manifest, seed, settings, weights])[:8]
+    identity = digest_json([manifest, seed, settings_of(method, settings), weights])[:8]
     return folder / "films" / f"{method}-m{replan}-{trial:04d}-{identity}.npz"
 
 

@@ -14,9 +14,8 @@ from ..planner.actions import ActionBox
 from ..planner.planner import TaskPlanner
 from ..world.fast_rollout import FastRollout
 from .manifest import Trial
-from .properties import OURS
+from .properties import OURS, SEARCH
 
-SEARCH = ("cem", "icem", "mppi", "gradient")
 # these decide at their own pace, whatever m: every action (0), or every block (1); or look at nothing
 OWN_PACE = {"gcidm": 0, "gcbc": 1, "gcivl": 1, "gciql": 1, "nothing": 1, "replay": 1}
 METHODS = (*OURS, *SEARCH, *LEARNED, "random", "nothing", "replay")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 YES, NO, PARTLY = "yes", "no", "partly"
 OURS = ("leplanner", "leplanner-keep")  # one planner: the new plan always wins, or the rest of the last one may
 DEFAULT = "leplanner-keep"  # what a loaded bundle's controller does
+SEARCH = ("cem", "icem", "mppi", "gradient")
 
 
 @dataclass(frozen=True)
@@ -55,3 +57,8 @@ PROPERTIES = {
 def families() -> list[Properties]:
     """Once each, in the order of the declarations."""
     return list(dict.fromkeys(PROPERTIES.values()))
+
+
+def settings_of(method: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """What of an evaluation's settings decides a method's rows: a search budget is nothing to who does not search."""
+    return {name: value for name, value in settings.items() if name != "search" or method in SEARCH}

@@ -28,8 +28,9 @@ from ..tasks.spec import Simulator
 from .camera import Camera, Remembered
 from .films import Film, film_path, save_film
 from .manifest import Manifest, Trial, load_manifest
-from .methods import OWN_PACE, SEARCH, PolicyFor, check_methods, make_method, method_digest
+from .methods import OWN_PACE, PolicyFor, check_methods, make_method, method_digest
 from .metrics import judge
+from .properties import SEARCH, settings_of
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,11 @@ def _run_job(
     common: dict[str, Any] = {"method": job.method, "replan": job.replan, "trial": job.trial, "seed": config.seed}
     if job.method not in weights:
         weights[job.method] = method_digest(job.method, planner, folder)
-    common |= {"settings": config.settings, "manifest": trials.digest, "weights": weights[job.method]}
+    common |= {
+        "settings": settings_of(job.method, config.settings),
+        "manifest": trials.digest,
+        "weights": weights[job.method],
+    }
     common |= {"fingerprint": fingerprint(planner)}
     try:
         if job.method not in methods:
@@ -302,7 +307,10 @@ def _readable_rows(
             if number < len(lines) - 1:
                 raise ValueError(f"{path}, line {number + 1}, is not a trial's row. Choose another --out.") from error
     for row in rows:
-        wanted = identity | {"weights": weights.get(row.method, row.weights)}
+        wanted = identity | {
+            "settings": settings_of(row.method, identity["settings"]),
+            "weights": weights.get(row.method, row.weights),
+        }
         found = {name: getattr(row, name) for name in wanted}
         if found != wanted:
             raise ValueError(

@@ -104,4 +104,11 @@ def plain(
     raised = sum(row.error is not None for row in rows)
     common = {"task": task, "manifest": manifest, "reference": reference, "settings": settings, "errors": raised}
     made = {"command": command_line(), "provenance": provenance(manifest=manifest)}
-    return {**common, "fingerprint": rows[0].fingerprint, "methods": methods, **made}
+    return {**common, "fingerprint": _fingerprints(rows), "methods": methods, **made}
+
+
+def _fingerprints(rows: Sequence[TrialRow]) -> dict[str, Any]:
+    """What the rows were run with; where they differ, as those of a resumed evaluation may, all of it."""
+    found = {name: [row.fingerprint.get(name) for row in rows] for row in rows for name in row.fingerprint}
+    distinct = {name: list(dict.fromkeys(values)) for name, values in found.items()}
+    return {name: each[0] if len(each) == 1 else " or ".join(map(str, each)) for name, each in distinct.items()}

@@ -11,7 +11,7 @@ from ..artifacts import read_lines
 from ..evaluation.films import Film, film_path, load_film
 from ..tasks import get_task
 from .pictures import data_uri, outlined, sprite
-from .tables import Evaluation
+from .tables import Evaluation, counted_trials
 
 COLUMNS = 8  # of executed frames in their picture
 OUTCOMES = {"held": "reached and held", "left": "reached, not held", "missed": "not reached"}
@@ -25,12 +25,13 @@ def browsable(folder: Path, evaluation: Evaluation) -> list[dict[str, Any]]:
     """A plain dictionary a row, ready to be JSON; in the table's order of methods, then by trial."""
     task = get_task(evaluation.task)
     methods = {(row.method, row.replan): (place, row) for place, row in enumerate(evaluation.methods)}
+    counted = {number: set(counted_trials(folder, number)) for number in {row.trials for row in evaluation.methods}}
     found = []
     for row in read_lines(folder / "rows.jsonl"):
         if row["error"] is not None or (row["method"], row["replan"]) not in methods:
             continue
         place, method = methods[row["method"], row["replan"]]
-        if row["trial"] >= method.trials:  # of a longer run; the table is of the first trials alone
+        if row["trial"] not in counted[method.trials]:  # of a longer run, or raised for another method
             continue
         settings = (evaluation.manifest, evaluation.seed, evaluation.settings, method.weights)
         path = film_path(folder, row["method"], row["replan"], row["trial"], *settings)

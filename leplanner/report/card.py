@@ -10,6 +10,7 @@ from typing import Any
 import h5py
 
 from ..artifacts import read_json, read_lines
+from ..evaluation.properties import SEARCH
 from ..tasks import get_task
 from .tables import Evaluation, read_evaluation
 
@@ -32,6 +33,8 @@ def model_card(bundle: Path, evaluation: Path, making: Making) -> str:
     measured = read_evaluation(evaluation)
     methods = ",".join(dict.fromkeys(row.method for row in measured.methods))
     most = max(row.trials for row in measured.methods)
+    searched = [row.trials for row in measured.methods if row.method in SEARCH]
+    fewer = f" --search-trials {max(searched)}" if searched and max(searched) < most else ""
     lines = [
         f"# LePlanner for {task.title}, {making.scale} scale",
         "",
@@ -54,7 +57,7 @@ def model_card(bundle: Path, evaluation: Path, making: Making) -> str:
         "",
         *(f"{caveat}\n" for caveat in measured.caveats),
         *_paired(measured),
-        f"Measured by `leplanner evaluate {task.name} --methods {methods} --trials {most} --seed {measured.seed}`; "
+        f"Measured by `leplanner evaluate {task.name} --methods {methods} --trials {most}{fewer} --seed {measured.seed}`; "
         f"{_listed(measured.settings)}; {_listed(measured.fingerprint)}.",
         "",
         "## How it was made",

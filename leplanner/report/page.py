@@ -21,7 +21,7 @@ from ..tasks import get_task
 from . import figures, picture_figures
 from .browser import OUTCOMES, browsable
 from .pictures import FRAME_MS, REACHED, animation, data_uri, framed
-from .tables import Evaluation, MethodRow, read_evaluation
+from .tables import Evaluation, MethodRow, counted_trials, read_evaluation
 
 STRIPS = 4  # films of ours that are also laid out as strips
 FLOORS = ("random", "nothing")
@@ -122,10 +122,10 @@ def _ours(methods: Collection[str]) -> str:
 def evaluation_figures(evaluation: Evaluation) -> dict[str, tuple[str, Any]]:
     """Name -> caption and figure."""
     title = get_task(evaluation.task).title
-    return {
-        f"{evaluation.task}_success": ("Success with 95 % Wilson intervals", figures.success(evaluation, title)),
-        f"{evaluation.task}_cost": ("What a decision costs", figures.cost(evaluation, title)),
-    }
+    found = {f"{evaluation.task}_success": ("Success with 95 % Wilson intervals", figures.success(evaluation, title))}
+    if any(row.costs["rows"] >= 1 for row in evaluation.methods):
+        found[f"{evaluation.task}_cost"] = ("What a decision costs", figures.cost(evaluation, title))
+    return found
 
 
 def film_figures(evaluation: Evaluation, films: dict[tuple[str, int, int], Film]) -> dict[str, tuple[str, Any]]:
@@ -237,7 +237,7 @@ def _films(folder: Path, evaluation: Evaluation) -> dict[tuple[str, int, int], F
     found = {}
     for row in evaluation.methods:
         settings = (evaluation.manifest, evaluation.seed, evaluation.settings, row.weights)
-        for trial in range(row.trials):
+        for trial in counted_trials(folder, row.trials):
             path = film_path(folder, row.method, row.replan, trial, *settings)
             if path.exists():
                 found[row.method, row.replan, trial] = load_film(path)

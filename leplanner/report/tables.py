@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..artifacts import read_json
+from ..artifacts import read_json, read_lines
 
 TITLES = {
     "leplanner": "LePlanner",
@@ -62,11 +62,17 @@ class Evaluation:
     provenance: dict[str, Any]
 
 
-def read_evaluation(folder: Path, summary_name: str = "summary.json") -> Evaluation:
-    for name in (summary_name, "manifest.json"):
+def counted_trials(folder: Path, number: int) -> list[int]:
+    """The first so many trials of an evaluation, without those that raised for any method: what its table is of."""
+    raised = {row["trial"] for row in read_lines(folder / "rows.jsonl") if row["error"] is not None}
+    return [trial for trial in range(number + len(raised)) if trial not in raised][:number]
+
+
+def read_evaluation(folder: Path) -> Evaluation:
+    for name in ("summary.json", "manifest.json"):
         if not (folder / name).exists():
             raise ValueError(f"{folder} has no {name}. Give a folder that `leplanner evaluate` made and finished.")
-    summary, manifest = read_json(folder / summary_name), read_json(folder / "manifest.json")
+    summary, manifest = read_json(folder / "summary.json"), read_json(folder / "manifest.json")
     methods = [_method_row(value, summary["reference"], summary["settings"]) for value in summary["methods"]]
     most = max(row.trials for row in methods)
     caveats = [
