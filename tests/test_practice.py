@@ -65,6 +65,25 @@ def test_practice_starts_where_training_episodes_were_and_records_what_was_done(
             np.testing.assert_array_equal(sim.state(), joined.states[row + 1])
 
 
+def test_tasks_that_say_how_a_miss_is_corrected_practise_that_too(player, tworoom, simulators, rng, monkeypatch):
+    begun = []
+
+    class Corrector:
+        def __init__(self, sim, rng):
+            begun.append(sim.state())
+
+    correcting = replace(TASKS["tworoom"], correcting=Corrector)
+    monkeypatch.setattr("leplanner.control.practice.get_task", lambda name: correcting)
+    sim = simulators("tworoom")
+    for share, least, most in ((0.0, 0, 0), (0.5, 5, 35), (1.0, 40, 40)):
+        begun.clear()
+        rows = [replace(player, correcting_share=share).begin(sim, rng)[1] for _ in range(40)]
+        assert least <= len(begun) <= most
+        assert rows.count((-1, -1)) == len(begun)  # played for no goal: behaviour, to whoever learns from it
+    assert all((state == tworoom.states).all(axis=1).any() for state in begun)
+    assert "correcting 0.4" in player.identity()["practice"]
+
+
 def test_goals_go_with_the_latents_and_count_in_the_digest(practised, tworoom, tmp_path):
     joined = open_episodes(practised, TASKS["tworoom"])
     cache = build_cache(joined, lambda frames: np.zeros((len(frames), 4)), 4, "encoder", tmp_path / "latents")

@@ -196,7 +196,7 @@ def test_a_task_that_practises(tmp_path, capsys):
     assert main(words) == 0
     early, late = (read_json(tmp_path / name / "planner" / "config.json") for name in ("round-0", "."))
     assert late["provenance"]["inputs"]["start"]
-    assert (late["training"]["config"]["retry_share"], late["training"]["config"]["curriculum"]) == (0.2, "0:5")
+    assert (late["training"]["config"]["retry_share"], late["training"]["config"]["curriculum"]) == (0.15, "0:5")
     assert late["digest"] != early["digest"]
     card = (tmp_path / "bundle" / "README.md").read_text()
     assert card.count("Practice: 16 episodes of 50 actions") == 2

@@ -7,6 +7,7 @@ import pytest
 
 from leplanner.data.collect import CollectConfig, run_episode
 from leplanner.tasks import TASKS, get_task
+from leplanner.tasks.pusht import block_centre
 from leplanner.tasks.spec import wrapped
 
 NAMES = list(TASKS)
@@ -76,6 +77,29 @@ def test_state_set_then_get_is_exact(name, simulators, rng):
     assert not np.array_equal(sim.state(), state)
     sim.set_state(state)
     assert np.array_equal(sim.state(), state)
+
+
+def test_corrections_come_back_with_the_block_nearer(simulators, rng):
+    """Back where the agent was beside the block, within a plan's 25 actions, and the block has come towards it."""
+    task, sim = TASKS["pusht"], simulators("pusht")
+
+    def corrections(behaviour, episodes=40):
+        found = total = 0
+        for _ in range(episodes):
+            sim.start(rng)
+            player, states = behaviour(sim, rng), []
+            for _ in range(100):
+                states.append(sim.state())
+                sim.step(player.act())
+            agent, block = np.array(states)[:, :2], np.array([block_centre(state) for state in states])
+            aside = agent[:-25] - block[:-25]
+            distance = np.linalg.norm(aside, axis=1)
+            nearer = ((block[25:] - block[:-25]) * aside).sum(axis=1) / distance
+            back = np.linalg.norm(agent[25:] - agent[:-25], axis=1) < 30
+            found, total = found + (back & (distance < 110) & (nearer > 8)).sum(), total + len(back)
+        return found / total
+
+    assert corrections(task.correcting) > 2 * corrections(task.behaviour)
 
 
 @pytest.mark.parametrize(("name", "least"), [("tworoom", 1.0), ("pusht", 0.9), ("reacher", 1.0), ("cube", 1.0)])

@@ -27,7 +27,8 @@ def practice(
 
     A plan goes where the world imagines well of it, and so to what the world has wrong. `leplanner run` does all that follows:
     encode the new file (`cache --data ... --known ...`), refine the world on it, fit a density for that world, and train the planner on
-    (`train --start ...`). Starts and goals are rows of training episodes; killed and started again it continues.
+    (`train --start ...`). Starts and goals are rows of training episodes. On PushT a part of the episodes shows instead how a missed
+    goal is corrected: round the block, a small push, and back. Killed and started again it continues.
 
     Example: leplanner practice pusht --episodes 4000
 

@@ -1,7 +1,7 @@
 """Practice: the planner plays, towards where the data went. What its plans really did is then data to refine the world on.
 
 A plan is searched for where the world imagines well of it, so it finds what the world has wrong. Behaviour data never goes
-there; only acting on plans shows it.
+there; only acting on plans shows it. Where a task says how a missed goal is corrected, some episodes show that instead.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from ..data.episodes import Episodes, open_episodes, split
 from ..planner.planner import TaskPlanner
 from ..tasks import get_task
-from ..tasks.spec import Array, Simulator, SmoothNoise
+from ..tasks.spec import Array, Behaviour, Simulator, SmoothNoise
 from .controller import Controller
 from .loaded import load
 from .policy import PlannerPolicy, Request
@@ -23,25 +23,34 @@ from .policy import PlannerPolicy, Request
 
 @dataclass(frozen=True)
 class Practice:
-    """A player for `collect`: every episode starts on a row of a training episode, and its goal is a later one."""
+    """A player for `collect`: every episode starts on a row of a training episode, and a plan's goal is a later one."""
 
     bundle: Path
     data: Path
     farthest: int = 8  # blocks from start to goal, at most
-    noisy_share: float = 0.5  # of episodes: actions with smooth noise, so that plans' neighbourhoods are seen too
+    noisy_share: float = (
+        0.5  # of the planner's episodes: actions with smooth noise, so that plans' neighbourhoods are seen too
+    )
     noise: float = 0.2  # its greatest size, as a share of the actions' spread
+    correcting_share: float = 0.4  # of all episodes, if the task has such a behaviour: played by it, for no goal
 
     def identity(self) -> dict[str, str]:
         planner, episodes, _ = _opened(self.bundle, self.data)
         settings = f"farthest {self.farthest}, noisy {self.noisy_share}, noise {self.noise}"
+        if get_task(planner.world.spec.task).correcting:
+            settings += f", correcting {self.correcting_share}"
         return {"practised_by": planner.digest, "practised_on": episodes.digest, "practice": settings, "played": "rows"}
 
-    def begin(self, sim: Simulator, rng: np.random.Generator) -> tuple[Controller, tuple[int, int]]:
+    def begin(self, sim: Simulator, rng: np.random.Generator) -> tuple[Behaviour, tuple[int, int]]:
         planner, episodes, starts = _opened(self.bundle, self.data)
         assert episodes.states is not None
         stride = episodes.rows_per_block(planner.world.spec.block)
         row = int(starts[rng.integers(len(starts))])
         episode = int(np.searchsorted(episodes.starts, row, side="right")) - 1
+        correcting = get_task(planner.world.spec.task).correcting
+        if correcting and rng.random() < self.correcting_share:
+            sim.set_state(episodes.states[row])
+            return correcting(sim, rng), (-1, -1)
         ahead = (int(episodes.starts[episode] + episodes.lengths[episode]) - 1 - row) // stride
         goal = row + stride * int(rng.integers(1, min(ahead, self.farthest) + 1))
         sim.set_state(episodes.states[goal])

@@ -38,14 +38,17 @@ class Scale:
 
     @property
     def practised_train(self) -> PlannerTrainConfig:
-        """Of a planner that goes on from the one that practised: goals at all distances, and second attempts."""
+        """Of a planner that goes on from the one that practised: goals at all distances, and second attempts. By a lower peak, since
+        the first one's undoes what was learned, and less bound to the data's way."""
         if not self.practice_rounds:
             return self.planner_train
         return replace(
             self.planner_train,
             steps=self.practised_steps,
+            learning_rate=0.4 * self.planner_train.learning_rate,
             curriculum=f"0:{self.planner.horizon}",
-            retry_share=0.2,
+            way_weight=self.planner_train.way_weight / 3,
+            retry_share=0.15,
         )
 
     @property
@@ -144,9 +147,9 @@ def _compact_pusht(scale: Scale) -> Scale:
         planner=replace(scale.planner, width=256, heads=8),
         planner_train=replace(_by_the_way(scale), steps=10_000, far_share=0.4, learning_rate=5e-4),
         practice_rounds=1,
-        practice_episodes=5000,
-        practised_refine_steps=5000,
-        practised_steps=5000,
+        practice_episodes=9000,  # 5,400 by the planner, the rest corrections
+        practised_refine_steps=7000,
+        practised_steps=8000,
         decoder_train=replace(scale.decoder_train, steps=14_000),  # two shapes, and one of them turns
     )
 

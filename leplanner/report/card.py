@@ -103,7 +103,7 @@ def _practice(files: tuple[Path, ...]) -> list[str]:
             config = json.loads(str(opened.attrs["leplanner"]))["config"]
         lines.append(
             f"Practice: {config['episodes']} episodes of {config['steps']} actions that an earlier planner (bundle "
-            f"`{config['practised_by'][:12]}`) played from rows of training episodes towards later ones, seed {config['seed']}, added to the data."
+            f"`{config['practised_by'][:12]}`) played from rows of training episodes towards later ones ({config['practice']}), seed {config['seed']}, added to the data."
         )
     return lines
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from .spec import Array, Simulator, SmoothNoise, Task, farthest_corner, held, wrapped
@@ -108,7 +110,7 @@ class Pusher:
             move = self.heading * self.push_px
             self.push_left_px -= self.push_px
         else:
-            move = self._walk(agent, centre, behind)
+            move = walk(agent, centre, behind, self.walk_px)
         ahead = agent + move
         off_table = bool(np.any((ahead < TABLE_PX[0]) | (ahead > TABLE_PX[1])))
         block_at_edge = bool(np.any(np.abs(centre + 40.0 * self.heading - MIDDLE_PX) > 200.0))
@@ -120,19 +122,69 @@ class Pusher:
         move = np.clip(ahead, *TABLE_PX) - agent + self.noise_px * self.noise.draw()
         return np.clip(move / ACTION_PX, -1.0, 1.0)
 
-    def _walk(self, agent: Array, centre: Array, goal: Array) -> Array:
-        """Straight to the goal when the block is not in the way, else round it on a circle."""
-        way = goal - agent
+
+def walk(agent: Array, centre: Array, goal: Array, stride_px: float) -> Array:
+    """Straight to the goal when the block is not in the way, else round it on a circle."""
+    way = goal - agent
+    distance = float(np.linalg.norm(way))
+    along = np.clip(np.dot(centre - agent, way) / max(distance**2, 1e-9), 0.0, 1.0)
+    nearest = np.linalg.norm(agent + along * way - centre)
+    if nearest < CLEAR_PX - 15.0 and 0.0 < along < 1.0:
+        out = agent - centre
+        turn = wrapped(np.arctan2(*(goal - centre)[::-1]) - np.arctan2(*out[::-1]))
+        angle = np.arctan2(out[1], out[0]) + np.sign(turn) * stride_px / CLEAR_PX
+        way = centre + CLEAR_PX * np.array([np.cos(angle), np.sin(angle)]) - agent
         distance = float(np.linalg.norm(way))
-        along = np.clip(np.dot(centre - agent, way) / max(distance**2, 1e-9), 0.0, 1.0)
-        nearest = np.linalg.norm(agent + along * way - centre)
-        if nearest < CLEAR_PX - 15.0 and 0.0 < along < 1.0:
-            out = agent - centre
-            turn = wrapped(np.arctan2(*(goal - centre)[::-1]) - np.arctan2(*out[::-1]))
-            angle = np.arctan2(out[1], out[0]) + np.sign(turn) * self.walk_px / CLEAR_PX
-            way = centre + CLEAR_PX * np.array([np.cos(angle), np.sin(angle)]) - agent
-            distance = float(np.linalg.norm(way))
-        return way * min(1.0, self.walk_px / max(distance, 1e-9))
+    return way * min(1.0, stride_px / max(distance, 1e-9))
+
+
+class Corrector:
+    """Goes round the block, pushes it a little towards where it came from, and goes back there, fast enough for a plan's length.
+
+    That is what a missed goal asks for, and what a pusher that pushes on hardly ever does.
+    """
+
+    def __init__(self, sim: Simulator, rng: np.random.Generator):
+        self.sim, self.rng = sim, rng
+        self.walk_px = rng.uniform(70.0, 100.0)
+        self.push_px = rng.uniform(25.0, 45.0)
+        self.noise_px = rng.uniform(0.0, 4.0)
+        self.noise = SmoothNoise(rng, 2, memory=0.7)
+        self.moves = self._correct()
+
+    def act(self, frame: Array | None = None) -> Array:
+        agent, _ = self._places()
+        move = np.clip(agent + next(self.moves), *TABLE_PX) - agent + self.noise_px * self.noise.draw()
+        return np.clip(move / ACTION_PX, -1.0, 1.0)
+
+    def _places(self) -> tuple[Array, Array]:
+        state = self.sim.state()
+        return state[:2].copy(), block_centre(state)
+
+    def _correct(self) -> Iterator[Array]:
+        while True:
+            home, centre = self._places()
+            inward, back = MIDDLE_PX - centre, home - centre
+            if self.rng.random() < np.clip((np.linalg.norm(inward) - 60.0) / 120.0, 0.0, 1.0):
+                angle = np.arctan2(inward[1], inward[0]) + self.rng.normal(0.0, 0.6)
+            else:
+                angle = np.arctan2(back[1], back[0]) + self.rng.normal(0.0, 0.9)
+            heading = np.array([np.cos(angle), np.sin(angle)])
+            beside = self.rng.uniform(-45.0, 45.0) * np.array([-heading[1], heading[0]])
+            yield from self._go(np.clip(centre - BEHIND_PX * heading + beside, *TABLE_PX))
+            for _ in range(int(self.rng.uniform(110.0, 220.0) / self.push_px)):
+                yield self.push_px * heading
+            if self.rng.random() < 0.8:
+                yield from self._go(home)
+            for _ in range(int(self.rng.integers(1, 9))):
+                yield np.zeros(2)
+
+    def _go(self, place: Array, patience: int = 22) -> Iterator[Array]:
+        for _ in range(patience):
+            agent, centre = self._places()
+            if np.linalg.norm(place - agent) < 15.0:
+                return
+            yield walk(agent, centre, place, self.walk_px)
 
 
 def away(state: Array, number: int) -> Array:
@@ -158,6 +210,7 @@ TASK = Task(
     probe_unit="px of 512, unitless for sine and cosine",
     probe=probe,
     behaviour=Pusher,
+    correcting=Corrector,
     away=away,
     plan_view=lambda states: np.stack([states[:, :2], states[:, 2:4]], axis=1) / 512.0,
 )
