@@ -218,8 +218,8 @@ def test_what_the_paper_has_not_is_off_at_paper_scale(task):
     config = scale.planner_train
     assert scale.practised_train == config
     assert (scale.practice_episodes, scale.train.grounding, scale.refine.steps) == (0, 0.0, 0)
-    ours = ("smooth_weight", "way_weight", "deviate_share", "retry_share", "far_share")
-    assert [getattr(config, name) for name in ours] == [0.0] * 5
+    ours = ("smooth_weight", "way_weight", "deviate_share", "retry_share", "far_share", "start_share")
+    assert [getattr(config, name) for name in ours] == [0.0] * 6
 
 
 def test_scales_build_and_paper_scale_is_the_default():

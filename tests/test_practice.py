@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from leplanner.artifacts import read_json
 from leplanner.cli.main import main
 from leplanner.control.practice import Practice
 from leplanner.data.cache import build_cache
@@ -177,6 +178,22 @@ def test_a_planner_starts_from_another_of_the_same_encoder(player, tiny_world, t
     begun, ended = (load_bundle(folder).model.state_dict() for folder in (player.bundle, tmp_path / "on"))
     for name, weight in begun.items():  # at such a rate it ends where it began, in half precision
         torch.testing.assert_close(ended[name], weight, rtol=1e-3, atol=1e-3)
+    words[words.index("1e-12")] = "1e-2"
+    for share in ("0", "0.5"):
+        assert (
+            main([*words, "--world", str(tmp_path / "world"), "--start-share", share, "--out", str(tmp_path / share)])
+            == 0
+        )
+    far, between = (load_bundle(tmp_path / share) for share in ("0", "0.5"))
+    for name, weight in far.model.state_dict().items():
+        torch.testing.assert_close(
+            between.model.state_dict()[name], (begun[name] + weight) / 2, rtol=1e-3, atol=1e-3, msg=name
+        )
+    assert any(not torch.allclose(weight, begun[name], atol=5e-3) for name, weight in far.model.state_dict().items())
+    arrived = [
+        read_json(tmp_path / share / "config.json")["training"]["metrics"]["held_out_arrival"] for share in ("0", "0.5")
+    ]
+    assert arrived[0] != arrived[1]  # measured again, on the weights that are kept
     other = World(LeWM(tiny_world.spec.model), tiny_world.spec)
     save_world(other, tmp_path / "other", {})
     assert main([*words, "--world", str(tmp_path / "other"), "--out", str(tmp_path / "off")]) == 1

@@ -39,6 +39,7 @@ def train(
     smooth_weight: ScaleFloat = None,
     deviate_share: ScaleFloat = None,
     retry_share: ScaleFloat = None,
+    start_share: ScaleFloat = None,
     far_share: ScaleFloat = None,
     curriculum: ScaleStr = None,
     seed: ScaleInt = None,
@@ -74,6 +75,8 @@ def train(
         smooth_weight: of changes from one action to the next, which a world that sees only ends of blocks cannot judge.
         deviate_share: share of problems that begin one imagined block off the data's way.
         retry_share: share of problems that begin where a played episode went astray (`leplanner practice`), with its goal.
+        start_share: with --start, share of its weights in the mean of start and end that the planner ends with: what was learned
+            anew, without forgetting.
         far_share: share of the other problems whose goal is as far away as the curriculum and the episode allow.
         curriculum: farthest goals in blocks by share of the steps, e.g. 0:2,0.25:3,0.5:5.
         seed: of initialisation, batches and dropout.
@@ -87,6 +90,7 @@ def train(
     chosen |= {
         "deviate_share": deviate_share,
         "retry_share": retry_share,
+        "start_share": start_share,
         "far_share": far_share,
         "way_weight": way_weight,
         "smooth_weight": smooth_weight,

@@ -47,6 +47,7 @@ class PlannerTrainConfig:
     deviate_share: float = 0.0  # problems that begin one imagined block off the data's way; not in the paper
     retry_share: float = 0.0  # problems that begin where a played episode went astray; not in the paper
     far_share: float = 0.0  # problems whose goal is as far as the curriculum allows; not in the paper
+    start_share: float = 0.0  # of the weights that a planner ends with: those that it began with; not in the paper
     curriculum: str = "0:2,0.25:3,0.5:5"  # from this share of the steps on, goals at most so many blocks away
     pad_share: float = 0.25  # contexts cut short as at an episode's start
     steps: int = 20_000
@@ -129,25 +130,28 @@ def fit_planner(
         plans = forward(sample.problem, imagination(imagined, sample.problem))
         return planner_losses(plans, sample, density, config, model.box.block)
 
-    def look() -> Metrics:
-        report = report_on(model, dynamics, fixed, density)
-        chosen = report.arrival if config.objective == "arrival-hold" else report.terminal
-        metrics = dataclasses.asdict(report) | {"profile_minimum": report.profile_minimum, "chosen_by": chosen[-1]}
-        return {f"held_out_{name}": value for name, value in metrics.items()}
-
     rows = config.batch * (model.config.refinements + 1) * model.config.horizon
     metrics = learn(
         learner,
         out,
         draw=lambda rng, step: draw(rng, config.batch, stage_at(stages, step / config.steps)),
         losses=losses,
-        validate=look,
+        validate=lambda: held_out_metrics(model, dynamics, fixed, density, config.objective),
         counted={"samples": config.batch, "rows": rows},
         best_by="held_out_chosen_by",
         on_progress=on_progress,
         stop_after=stop_after,
     )
     return learner, metrics
+
+
+def held_out_metrics(
+    model: LePlanner, dynamics: LatentDynamics, sample: Sample, density: Density | None, objective: str
+) -> Metrics:
+    report = report_on(model, dynamics, sample, density)
+    chosen = report.arrival if objective == "arrival-hold" else report.terminal
+    metrics = dataclasses.asdict(report) | {"profile_minimum": report.profile_minimum, "chosen_by": chosen[-1]}
+    return {f"held_out_{name}": value for name, value in metrics.items()}
 
 
 def train_planner(
@@ -183,12 +187,13 @@ def train_planner(
         density.to(chosen_device)
     engine = pick_step_engine(config.engine, chosen_device)
     fast = (FastPlanner(model), FastRollout(world.model, compiled=True)) if engine == "compiled" else None
+    fixed = held_out.draw(np.random.default_rng(0), 512, shape.horizon)
     learner, metrics = fit_planner(
         model,
         world,
         density,
         lambda rng, count, farthest: train.draw(rng, count, farthest, shape.horizon),
-        held_out.draw(np.random.default_rng(0), 512, shape.horizon),
+        fixed,
         config,
         out,
         run,
@@ -199,10 +204,17 @@ def train_planner(
     )
     if (out / "config.json").exists():
         return load_bundle(out)
-    if config.half_weights and learner.done == config.steps:
-        round_to_half(model)
     planner = TaskPlanner(world, model, density)
     if learner.done == config.steps:
+        if start is not None and config.start_share:
+            begun = start.to(chosen_device).state_dict()
+            model.load_state_dict(
+                {name: torch.lerp(end, begun[name], config.start_share) for name, end in model.state_dict().items()}
+            )
+        if config.half_weights:
+            round_to_half(model)
+        if config.start_share:
+            metrics |= held_out_metrics(model, world, as_sample(fixed, chosen_device), density, config.objective)
         history = {"config": dataclasses.asdict(config), "precision": learner.precision, "engine": engine}
         history |= {"metrics": metrics, "best_held_out": learner.best_score}
         save_bundle(planner, out, history, **inputs)
