@@ -28,9 +28,7 @@ class Practice:
     bundle: Path
     data: Path
     farthest: int = 8  # blocks from start to goal, at most
-    noisy_share: float = (
-        0.5  # of the planner's episodes: actions with smooth noise, so that plans' neighbourhoods are seen too
-    )
+    noisy_share: float = 0.5  # of the planner's episodes: with smooth noise, so that plans' neighbourhoods are seen too
     noise: float = 0.2  # its greatest size, as a share of the actions' spread
     correcting_share: float = 0.4  # of all episodes, if the task has such a behaviour: played by it, for no goal
 

@@ -206,14 +206,15 @@ def train_planner(
         return load_bundle(out)
     planner = TaskPlanner(world, model, density)
     if learner.done == config.steps:
-        if start is not None and config.start_share:
-            begun = start.to(chosen_device).state_dict()
+        mixed = start if config.start_share else None
+        if mixed is not None:
+            begun = mixed.to(chosen_device).state_dict()
             model.load_state_dict(
                 {name: torch.lerp(end, begun[name], config.start_share) for name, end in model.state_dict().items()}
             )
         if config.half_weights:
             round_to_half(model)
-        if config.start_share:
+        if mixed is not None:
             metrics |= held_out_metrics(model, world, as_sample(fixed, chosen_device), density, config.objective)
         history = {"config": dataclasses.asdict(config), "precision": learner.precision, "engine": engine}
         history |= {"metrics": metrics, "best_held_out": learner.best_score}
