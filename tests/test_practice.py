@@ -178,6 +178,9 @@ def test_a_planner_starts_from_another_of_the_same_encoder(player, tiny_world, t
     begun, ended = (load_bundle(folder).model.state_dict() for folder in (player.bundle, tmp_path / "on"))
     for name, weight in begun.items():  # at such a rate it ends where it began, in half precision
         torch.testing.assert_close(ended[name], weight, rtol=1e-3, atol=1e-3)
+    for wrong in ([*words[:-2], "--start-share", "0.5"], [*words, "--start-share", "2"]):  # no start, no share
+        assert main([*wrong, "--world", str(tmp_path / "world"), "--out", str(tmp_path / "wrong")]) == 1
+        assert "a share of 0 to 1" in capsys.readouterr().err
     words[words.index("1e-12")] = "1e-2"
     for share in ("0", "0.5"):
         assert (

@@ -101,6 +101,10 @@ def train(
     }
     settings = preset.practised_train if start is not None else preset.planner_train
     config = replace(settings, **{name: value for name, value in chosen.items() if value is not None})
+    if start_share and (start is None or not start_share <= 1):
+        raise ValueError(
+            f"--start-share {start_share} of the weights would be the start's, from {start}: give --start, and a share of 0 to 1."
+        )
     frozen, cache = load_world(world_folder(world, task)), open_cache(latents or base / "latents")
     supported = load_density(density or base / "density") if config.support_weight else None
     shape = preset.planner_for(frozen.spec.model)

@@ -59,9 +59,8 @@ class Task:
     probe: Callable[[Array], Array]  # (..., S) -> (..., len(probe_names)); what a frame shows of the state
     behaviour: Callable[[Simulator, np.random.Generator], Behaviour]
     away: Callable[[Array, int], Array]  # a goal state with all that is judged put elsewhere; two places, 0 and 1
-    correcting: Callable[[Simulator, np.random.Generator], Behaviour] | None = (
-        None  # practised beside plans: see `Practice`
-    )
+    # how a missed goal is corrected, shown in a share of practice
+    correcting: Callable[[Simulator, np.random.Generator], Behaviour] | None = None
     plan_view: Callable[[Array], Array] | None = None  # (T, S) -> (T, P, 2): where things are, as shares of the frame
     action_low: float = -1.0
     action_high: float = 1.0
