@@ -21,8 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from .artifacts import atomic_path, read_lines
+from .muon import Muon
 from .precision import autocast, pick_precision
 
+OPTIMIZERS = ("adamw", "muon")
 Item = TypeVar("Item")
 Metrics = dict[str, Any]  # a line of metrics.jsonl: numbers, or lists of them
 
@@ -60,24 +62,17 @@ class TrainProgress:
 class Learner:
     """What changes while learning: weights, optimiser, schedule, the best weights so far; one step, and the checkpoint."""
 
-    def __init__(self, state: nn.Module, config: LearnSettings, device: torch.device, run: str):
+    def __init__(
+        self, state: nn.Module, config: LearnSettings, device: torch.device, run: str, optimizer: str = "adamw"
+    ):
         self.state, self.config, self.device, self.run = state.to(device), config, device, run
         self.precision = pick_precision(config.precision, device)
         self.done, self.seconds = 0, 0.0
         self.best: dict[str, Tensor] = {}
         self.best_score = float("inf")
         self.best_metrics: Metrics = {}
-        fused = device.type in ("cpu", "cuda")  # one pass over all weights; elsewhere not offered
-        self.optimizer = torch.optim.AdamW(
-            state.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=fused
-        )
-        self.schedule = (
-            torch.optim.lr_scheduler.ConstantLR(self.optimizer, factor=1.0)
-            if config.warmup_share is None
-            else torch.optim.lr_scheduler.OneCycleLR(
-                self.optimizer, config.learning_rate, total_steps=config.steps + 1, pct_start=config.warmup_share
-            )
-        )
+        self.optimizers = _optimizers(state, config, device, optimizer, self.precision)
+        self.schedules = [_schedule(optimizer, config) for optimizer in self.optimizers]
 
     def step(self, losses: Callable[[torch.Generator], Mapping[str, Tensor]]) -> Metrics:
         """One update. `losses` computes the terms, and their sum as "loss"."""
@@ -95,9 +90,10 @@ class Learner:
                 f"The loss or its gradient is not finite at step {self.done} (loss {metrics['loss']}). The last checkpoint "
                 "is intact. Lower --learning-rate, or set --precision fp32."
             )
-        self.optimizer.step()
-        self.schedule.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        for optimizer, schedule in zip(self.optimizers, self.schedules, strict=True):
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad(set_to_none=True)
         self.done += 1
         return metrics
 
@@ -107,8 +103,9 @@ class Learner:
             self.best = {name: tensor.detach().clone() for name, tensor in self.state.state_dict().items()}
 
     def save(self, path: Path) -> None:
-        parts = {"state": self.state, "optimizer": self.optimizer, "schedule": self.schedule}
-        value: dict[str, Any] = {name: part.state_dict() for name, part in parts.items()}
+        value: dict[str, Any] = {"state": self.state.state_dict()}
+        value |= {"optimizers": [optimizer.state_dict() for optimizer in self.optimizers]}
+        value |= {"schedules": [schedule.state_dict() for schedule in self.schedules]}
         value |= {"run": self.run, "step": self.done, "seconds": self.seconds, "precision": self.precision}
         value |= {"best": self.best, "best_score": self.best_score, "best_metrics": self.best_metrics}
         with atomic_path(path) as temporary:
@@ -124,12 +121,38 @@ class Learner:
                 "to start anew."
             )
         self.state.load_state_dict(checkpoint["state"], strict=True)
-        self.optimizer.load_state_dict(checkpoint["optimizer"])
-        self.schedule.load_state_dict(checkpoint["schedule"])
+        for part, saved in zip(self.optimizers, checkpoint["optimizers"], strict=True):
+            part.load_state_dict(saved)
+        for part, saved in zip(self.schedules, checkpoint["schedules"], strict=True):
+            part.load_state_dict(saved)
         self.precision = checkpoint["precision"]  # measured when the run began; measured again, it might differ
         self.best, self.best_score = checkpoint["best"], checkpoint["best_score"]
         self.best_metrics = checkpoint["best_metrics"]
         self.done, self.seconds = int(checkpoint["step"]), float(checkpoint["seconds"])
+
+
+def _optimizers(
+    state: nn.Module, config: LearnSettings, device: torch.device, optimizer: str, precision: str
+) -> list[torch.optim.Optimizer]:
+    """AdamW for everything; or Muon for the matrices of linear layers, whose steps are as large, so that one learning rate serves both."""
+    if optimizer not in OPTIMIZERS:
+        raise ValueError(f"optimizer must be one of {', '.join(OPTIMIZERS)}; got {optimizer!r}.")
+    matrices = [part.weight for part in state.modules() if isinstance(part, nn.Linear)] if optimizer == "muon" else []
+    others = [weight for weight in state.parameters() if not any(weight is matrix for matrix in matrices)]
+    rates: dict[str, Any] = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
+    fused = device.type in ("cpu", "cuda")  # one pass over all weights; elsewhere not offered
+    found: list[torch.optim.Optimizer] = [torch.optim.AdamW(others, fused=fused, **rates)]
+    if matrices:
+        found.append(Muon(matrices, dtype=torch.bfloat16 if precision == "bf16" else torch.float32, **rates))
+    return found
+
+
+def _schedule(optimizer: torch.optim.Optimizer, config: LearnSettings) -> torch.optim.lr_scheduler.LRScheduler:
+    if config.warmup_share is None:
+        return torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0)
+    return torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, config.learning_rate, total_steps=config.steps + 1, pct_start=config.warmup_share
+    )
 
 
 def learn(
@@ -165,7 +188,7 @@ def learn(
             metrics = step_metrics | validate()
             if best_by is not None:
                 learner.remember_if_best(metrics[best_by], metrics)
-            metrics |= {"loader_share": waited / busy, "lr": learner.schedule.get_last_lr()[0]}
+            metrics |= {"loader_share": waited / busy, "lr": learner.schedules[0].get_last_lr()[0]}
             metrics |= {f"{name}_per_s": count * timed / busy for name, count in counted.items()}
             metrics |= {"minutes": (learner.seconds + time.monotonic() - mark) / 60}
             _append_metrics(out, learner.done, metrics)

@@ -14,7 +14,8 @@ import leplanner as lp
 from leplanner.data.cache import LatentCache
 from leplanner.density.mixture import Density, DensityConfig, MixtureDensity
 from leplanner.density.train import train_density
-from leplanner.learning import read_metrics
+from leplanner.learning import OPTIMIZERS, Learner, read_metrics
+from leplanner.muon import Muon
 from leplanner.planner.checks import check_planner
 from leplanner.planner.planner import load_bundle
 from leplanner.planner.problem import PlanProblem
@@ -42,14 +43,50 @@ def run(tiny_world, tiny_cache, tiny_density):
     return train
 
 
-def test_a_stopped_run_continues_bit_for_bit(run, tmp_path):
-    whole = run(tmp_path / "whole", dropout=0.1)
-    run(tmp_path / "parts", dropout=0.1, stop_after=5)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_stopped_run_continues_bit_for_bit(run, tmp_path, optimizer):
+    settings = {"dropout": 0.1, "optimizer": optimizer}
+    whole = run(tmp_path / "whole", **settings)
+    run(tmp_path / "parts", **settings, stop_after=5)
     assert not (tmp_path / "parts" / "config.json").exists()
-    assert run(tmp_path / "parts", dropout=0.1).digest == whole.digest
+    assert run(tmp_path / "parts", **settings).digest == whole.digest
     lines, expected = read_metrics(tmp_path / "parts"), read_metrics(tmp_path / "whole")
     assert [line["step"] for line in lines] == [4, 8]
     assert [line["loss"] for line in lines] == [line["loss"] for line in expected]
+
+
+def test_muon_gets_the_matrices_and_adamw_the_rest(run, tmp_path):
+    model = run(tmp_path / "model").model.requires_grad_(True)
+    learner = Learner(model, SETTINGS, torch.device("cpu"), "run", "muon")
+    adamw, muon = (
+        {id(weight) for group in optimizer.param_groups for weight in group["params"]}
+        for optimizer in learner.optimizers
+    )
+    assert adamw.isdisjoint(muon)
+    assert adamw | muon == {id(weight) for weight in model.parameters()}
+    assert {id(model.consequence_in.weight), id(model.refine.blocks[0].qkv.weight)} <= muon
+    assert id(model.plan_query) in adamw  # a table of vectors, no map
+    with pytest.raises(ValueError, match="adamw, muon"):
+        Learner(model, SETTINGS, torch.device("cpu"), "run", "sgd")
+
+
+@pytest.mark.parametrize("shape", [(24, 64), (64, 24), (32, 32)])
+def test_muon_makes_the_steps_of_torchs(shape):
+    ours, theirs = (torch.nn.Parameter(torch.ones(shape)) for _ in range(2))
+    rates = {"lr": 0.1, "weight_decay": 0.1}
+    reference = torch.optim.Muon([theirs], adjust_lr_fn="match_rms_adamw", **rates)
+    optimizer = Muon([ours], **rates, dtype=torch.bfloat16)
+    exact = torch.nn.Parameter(torch.ones(shape))
+    in_fp32 = Muon([exact], **rates, dtype=torch.float32)
+    for step in range(4):
+        gradient = torch.randn(shape, generator=torch.Generator().manual_seed(step))
+        for weight, each in ((ours, optimizer), (theirs, reference), (exact, in_fp32)):
+            weight.grad = gradient.clone()
+            each.step()
+    moved = (theirs - 1).norm()
+    assert (ours - theirs).norm() < 0.02 * moved  # bf16 rounds a hundredth
+    assert (exact - theirs).norm() < 0.02 * moved
+    assert moved > 0.1
 
 
 def test_a_bundle_is_stored_and_restored(run, tmp_path):

@@ -31,6 +31,7 @@ def train(
     steps: ScaleInt = None,
     batch: ScaleInt = None,
     learning_rate: ScaleFloat = None,
+    optimizer: ScaleStr = None,
     refinements: ScaleInt = None,
     hold_weight: ScaleFloat = None,
     path_weight: ScaleFloat = None,
@@ -67,6 +68,7 @@ def train(
         steps: training steps.
         batch: problems in a batch.
         learning_rate: peak of the one-cycle schedule.
+        optimizer: adamw, or muon for the matrices of linear layers: fewer steps, each a little longer.
         refinements: K, how often a plan is corrected.
         hold_weight: lambda_h, of staying at the goal.
         path_weight: alpha, of fixed-terminal's path loss.
@@ -86,6 +88,7 @@ def train(
     """
     base, preset = Path("runs") / task, get_scale(scale, task)
     chosen = {"objective": objective, "steps": steps, "batch": batch, "learning_rate": learning_rate}
+    chosen |= {"optimizer": optimizer}
     chosen |= {"hold_weight": hold_weight, "path_weight": path_weight, "support_weight": support_weight}
     chosen |= {
         "deviate_share": deviate_share,

@@ -80,6 +80,7 @@ def refine(
     steps: ScaleInt = None,
     batch: ScaleInt = None,
     learning_rate: ScaleFloat = None,
+    optimizer: ScaleStr = None,
     horizon: ScaleStr = None,
     played_share: ScaleFloat = None,
     seed: ScaleInt = None,
@@ -99,6 +100,7 @@ def refine(
         steps: training steps.
         batch: rollouts in a batch.
         learning_rate: peak of the one-cycle schedule.
+        optimizer: adamw, or muon for the matrices of linear layers: fewer steps, each a little longer.
         horizon: blocks of a rollout by share of the steps, e.g. 0:1,0.6:2,0.85:5.
         played_share: share of rollouts from what a planner played (`leplanner practice`) instead of from all data.
         seed: of batches.
@@ -106,7 +108,7 @@ def refine(
         device: auto, cpu, cuda, mps.
     """
     chosen = {"steps": steps, "batch": batch, "learning_rate": learning_rate, "horizon": horizon}
-    chosen |= {"played_share": played_share, "seed": seed, "precision": precision}
+    chosen |= {"optimizer": optimizer, "played_share": played_share, "seed": seed, "precision": precision}
     base, preset = Path("runs") / task, get_scale(scale, task)
     cache = open_cache(latents or base / "latents")
     settings = preset.practised_refine if cache.episodes.played is not None else preset.refine

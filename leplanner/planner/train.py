@@ -56,6 +56,7 @@ class PlannerTrainConfig:
     weight_decay: float = 1e-4
     warmup_share: float | None = 0.05
     clip: float = 1.0
+    optimizer: str = "adamw"  # or muon, for the matrices
     half_weights: bool = False  # end with weights that fp16 holds exactly
     seed: int = 0
     precision: str = "auto"
@@ -118,7 +119,7 @@ def fit_planner(
     if config.objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}; got {config.objective!r}.")
     stages = parse_curriculum(config.curriculum, model.config.horizon)
-    learner = Learner(model, config, device, run)
+    learner = Learner(model, config, device, run, config.optimizer)
     forward, imagined = fast or (model, dynamics)
     fixed = as_sample(held_out, device)
 

@@ -60,7 +60,7 @@ class Scale:
         return replace(
             self.refine,
             steps=self.practised_refine_steps,
-            learning_rate=6e-4,
+            learning_rate=0.6 * self.refine.learning_rate,
             horizon=f"0:2,0.3:{self.planner.horizon}",
             played_share=0.5,
         )
@@ -145,12 +145,15 @@ def _compact_pusht(scale: Scale) -> Scale:
         scale,
         collect=replace(scale.collect, episodes=12_000),  # contact is learned from many pushes
         train=replace(scale.train, grounding=1.0),
+        refine=replace(
+            scale.refine, steps=5000, batch=256, learning_rate=2e-3, optimizer="muon", horizon="0:1,0.3:2,0.6:5"
+        ),
         planner=replace(scale.planner, width=256, heads=8),
-        planner_train=replace(_by_the_way(scale), steps=10_000, far_share=0.4, learning_rate=5e-4),
+        planner_train=replace(_by_the_way(scale), steps=4500, far_share=0.4, learning_rate=1e-3, optimizer="muon"),
         practice_rounds=1,
-        practice_episodes=9000,  # 5,400 by the planner, the rest corrections
-        practised_refine_steps=7000,
-        practised_steps=8000,
+        practice_episodes=12_000,  # 7,200 by the planner, the rest corrections
+        practised_refine_steps=3000,
+        practised_steps=6500,
         decoder_train=replace(scale.decoder_train, steps=14_000),  # two shapes, and one of them turns
     )
 

@@ -36,6 +36,7 @@ class RefineConfig:
     weight_decay: float = 1e-3
     warmup_share: float | None = 0.05
     clip: float = 1.0
+    optimizer: str = "adamw"  # or muon, for the matrices
     horizon: str = "0:1,0.5:2,0.75:5"  # from this share of the steps on, rollouts of so many blocks
     pad_share: float = 0.25  # contexts cut short as at an episode's start
     played_share: float | None = None  # of rollouts: drawn from what a planner played, not from all
@@ -81,7 +82,7 @@ def refine_world(
     refined = World(copy.deepcopy(world.model), world.spec).to(pick_device(device))
     model = refined.model
     part = PredictingPart(model).requires_grad_(True)
-    learner = Learner(part, config, refined.device, run)
+    learner = Learner(part, config, refined.device, run, config.optimizer)
     train, held_out = world.plan_windows(cache, config.pad_share)
     stages = parse_curriculum(config.horizon)
     fixed = held_out.draw_rollouts(np.random.default_rng(0), 1024, max(horizon for _, horizon in stages))
