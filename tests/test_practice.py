@@ -197,6 +197,12 @@ def test_a_planner_starts_from_another_of_the_same_encoder(player, tiny_world, t
         read_json(tmp_path / share / "config.json")["training"]["metrics"]["held_out_arrival"] for share in ("0", "0.5")
     ]
     assert arrived[0] != arrived[1]  # measured again, on the weights that are kept
+    again = [*words, "--world", str(tmp_path / "world"), "--start-share", "0.5", "--out", str(tmp_path / "0")]
+    assert main(again) == 1
+    assert "ended with a share of 0.0 of its start; 0.5 was asked for" in capsys.readouterr().err
+    (tmp_path / "0" / "config.json").unlink()
+    assert main(again) == 0  # ends anew, without training again
+    assert load_bundle(tmp_path / "0").digest == between.digest
     other = World(LeWM(tiny_world.spec.model), tiny_world.spec)
     save_world(other, tmp_path / "other", {})
     assert main([*words, "--world", str(tmp_path / "other"), "--out", str(tmp_path / "off")]) == 1

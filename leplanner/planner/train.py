@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..artifacts import digest_json, digest_tensors
+from ..artifacts import digest_json, digest_tensors, read_json
 from ..data.cache import LatentCache
 from ..data.windows import PlanBatch
 from ..density.mixture import Density
@@ -182,7 +182,10 @@ def train_planner(
             raise ValueError(f"A planner of {start.config} cannot start one of {shape} with actions in {model.box}.")
         inputs["start"] = digest_tensors(start.state_dict())
         model.load_state_dict(start.state_dict())
-    run = digest_json([dataclasses.asdict(shape), dataclasses.asdict(config), inputs])
+    course = dataclasses.asdict(config) | {
+        "start_share": 0.0
+    }  # a share of the start changes how a run ends, not its course
+    run = digest_json([dataclasses.asdict(shape), course, inputs])
     world.to(chosen_device)
     if density is not None:
         density.to(chosen_device)
@@ -204,6 +207,12 @@ def train_planner(
         stop_after,
     )
     if (out / "config.json").exists():
+        ended = read_json(out / "config.json")["training"]["config"]["start_share"]
+        if ended != config.start_share:
+            raise ValueError(
+                f"{out} holds this run's planner, ended with a share of {ended} of its start; {config.start_share} was asked for. To end it "
+                f"anew from its last checkpoint delete {out / 'config.json'}, or choose another --out."
+            )
         return load_bundle(out)
     planner = TaskPlanner(world, model, density)
     if learner.done == config.steps:

@@ -49,7 +49,6 @@ class Scale:
             curriculum=f"0:{self.planner.horizon}",
             way_weight=self.planner_train.way_weight / 3,
             retry_share=0.15,
-            start_share=0.5,
         )
 
     @property
@@ -153,7 +152,7 @@ def _compact_pusht(scale: Scale) -> Scale:
         practice_rounds=1,
         practice_episodes=12_000,  # 7,200 by the planner, the rest corrections
         practised_refine_steps=3000,
-        practised_steps=6500,
+        practised_steps=5000,
         decoder_train=replace(scale.decoder_train, steps=14_000),  # two shapes, and one of them turns
     )
 
