@@ -10,12 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import torch
 from rich.table import Table
 from tyro.conf import arg
 
 from ..artifacts import read_json, write_json
 from ..data.collect import check_continues
 from ..data.episodes import open_episodes
+from ..planner.train import pick_step_engine
 from ..presets.scales import get_scale
 from ..report.bundle import make_bundle
 from ..report.card import Making
@@ -184,6 +186,7 @@ def _evaluate(task: str, planner: Path, data: Path, rivals: Path, out: Path, tri
         f"leplanner-keep,leplanner,{'cem,' if search_trials else ''}gcidm,random,nothing,replay",
         trials=trials,
         search_trials=search_trials or None,
+        compile_search=pick_step_engine("auto", torch.device("cpu")) == "compiled",
         data=data,
         baselines=rivals,
         out=out,
