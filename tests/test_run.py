@@ -90,6 +90,14 @@ def test_data_that_practice_cannot_add_to_is_refused_at_once(finished, tmp_path,
     assert not list(tmp_path.iterdir())
 
 
+def test_stages_that_were_made_by_hand_are_refused_at_once(tmp_path, capsys):
+    """A run that practises makes them from other data, an hour later."""
+    (tmp_path / "latents").mkdir()
+    assert main(["run", "pusht", "--scale", "tiny", "--out", str(tmp_path)]) == 1
+    assert "of another run" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["latents"]
+
+
 def test_run_on_a_released_world(finished, tmp_path, capsys):
     """The same pipeline with a checkpoint in the hub's format and its dataset."""
     shape = LeWMConfig(encoder=ViTConfig(32, 16, 192, 12, 3), depth=1, heads=2, head_dim=16, mlp=64, projector=32)

@@ -82,6 +82,8 @@ def run(
     rounds = preset.practice_rounds if world is None else 0
     if rounds and data is not None:
         check_continues(data, preset.practice)  # now, not when hours of training are done
+    if rounds:
+        _check_unmade(base)
     folders = [*(base / f"round-{number}" for number in range(rounds)), base]  # the last round's planner is the task's
     files = [file, *(folder / "practised.h5" for folder in folders[1:])]
     parts, used = {"World": first}, first
@@ -156,6 +158,16 @@ def _learned(
     }
     parts = ({"Predictor refined": used} if refines else {}) | {"Density": supported, "Planner": planner}
     return _Learned(stages, parts, used)
+
+
+def _check_unmade(base: Path) -> None:
+    """What is made of practised data cannot be there before them: it would be refused, but only after an hour."""
+    made = [base / name for name in ("latents", "refined", "density", "planner") if (base / name).exists()]
+    if made and not (base / "practised.h5").exists():
+        raise ValueError(
+            f"{', '.join(str(path) for path in made)} {'is' if len(made) == 1 else 'are'} of another run: this one makes them last, from "
+            f"{base / 'practised.h5'}, which is not there yet. Choose another --out, or move them away."
+        )
 
 
 def _command(task: str, scale: str, world: str | None, data: Path | None, trials: int, search_trials: int) -> str:

@@ -150,9 +150,9 @@ def _compact_pusht(scale: Scale) -> Scale:
         planner=replace(scale.planner, width=256, heads=8),
         planner_train=replace(_by_the_way(scale), steps=4500, far_share=0.4, learning_rate=1e-3, optimizer="muon"),
         practice_rounds=1,
-        practice_episodes=12_000,  # 7,200 by the planner, the rest corrections
+        practice_episodes=9000,  # 5,400 by the planner, the rest corrections
         practised_refine_steps=3000,
-        practised_steps=5000,
+        practised_steps=4500,
         decoder_train=replace(scale.decoder_train, steps=14_000),  # two shapes, and one of them turns
     )
 
