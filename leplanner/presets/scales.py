@@ -49,6 +49,7 @@ class Scale:
             curriculum=f"0:{self.planner.horizon}",
             way_weight=self.planner_train.way_weight / 3,
             retry_share=0.15,
+            start_share=0.5,
         )
 
     @property
