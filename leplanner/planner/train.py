@@ -182,9 +182,8 @@ def train_planner(
             raise ValueError(f"A planner of {start.config} cannot start one of {shape} with actions in {model.box}.")
         inputs["start"] = digest_tensors(start.state_dict())
         model.load_state_dict(start.state_dict())
-    course = dataclasses.asdict(config) | {
-        "start_share": 0.0
-    }  # a share of the start changes how a run ends, not its course
+    # a share of the start changes how a run ends, not its course
+    course = dataclasses.asdict(config) | {"start_share": 0.0}
     run = digest_json([dataclasses.asdict(shape), course, inputs])
     world.to(chosen_device)
     if density is not None:
