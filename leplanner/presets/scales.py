@@ -159,7 +159,12 @@ def _compact_pusht(scale: Scale) -> Scale:
 
 
 def _compact_reacher(scale: Scale) -> Scale:
-    return replace(scale, collect=replace(scale.collect, episodes=2600), train=replace(scale.train, grounding=1.0))
+    return replace(
+        scale,
+        collect=replace(scale.collect, episodes=2600),
+        train=replace(scale.train, grounding=1.0),
+        planner_train=replace(scale.planner_train, steps=4000, learning_rate=1e-3, optimizer="muon"),
+    )
 
 
 def _compact_cube(scale: Scale) -> Scale:
@@ -169,9 +174,14 @@ def _compact_cube(scale: Scale) -> Scale:
         collect=replace(scale.collect, episodes=3000, size=96),
         model=replace(scale.model, encoder=replace(scale.model.encoder, frame_size=96)),
         train=replace(scale.train, steps=2000, grounding=1.0),
-        refine=replace(scale.refine, steps=5000),
+        refine=replace(
+            scale.refine, steps=5000, batch=256, learning_rate=2e-3, optimizer="muon", horizon="0:1,0.3:2,0.6:5"
+        ),
+        planner=replace(scale.planner, width=256, heads=8),
         # few frames of a hard world: plans must stay near what the data did
-        planner_train=replace(_by_the_way(scale), steps=12_000, support_weight=0.3, far_share=0.3),
+        planner_train=replace(
+            _by_the_way(scale), steps=5500, support_weight=0.3, far_share=0.3, learning_rate=1e-3, optimizer="muon"
+        ),
     )
 
 

@@ -127,7 +127,7 @@ class KeypointEncoder(nn.Module):
             spread = [xx - x * x, yy - y * y, xy - x * y]
             strength = torch.logsumexp(heat, dim=-1) - heat.mean(-1)
             features = torch.stack([x, y, *(10.0 * s for s in spread), 0.1 * strength], dim=-1)
-        return self.mix(features.flatten(1))
+            return self.mix(features.flatten(1))  # in bf16 a coordinate would be rounded to a 256th
 
 
 def build_encoder(config: ViTConfig | KeypointConfig) -> nn.Module:

@@ -45,7 +45,9 @@ class LeWM(nn.Module):
 
     def encode(self, frames: Tensor) -> Tensor:
         """Normalised frames (B, 3, S, S) -> latents (B, D)."""
-        return self.projector(self.encoder(frames))
+        features = self.encoder(frames)
+        with torch.autocast(frames.device.type, enabled=False):  # latents are compared by small differences
+            return self.projector(features.to(self.projector.dtype))
 
     def predict(self, latents: Tensor, blocks: Tensor) -> Tensor:
         """Latents (B, T, D) and the blocks leaving them (B, T, A) -> the T next latents, each from its past only."""
@@ -78,6 +80,10 @@ class Projector(nn.Module):
     def __init__(self, width: int, hidden: int, out: int):
         super().__init__()
         self.net = nn.Sequential(nn.Linear(width, hidden), nn.BatchNorm1d(hidden), nn.GELU(), nn.Linear(hidden, out))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.net[0].weight.dtype
 
     def forward(self, x: Tensor) -> Tensor:
         return self.net(x)
