@@ -142,6 +142,18 @@ def test_frozen_world_is_batch_independent(small, rng):
     assert torch.allclose(together, backwards, atol=1e-5)
 
 
+def test_a_keypoint_is_placed_in_full_precision_under_autocast(rng):
+    """Only the convolutions may round: what they found must come out as it does without autocast, bit for bit."""
+    model = LeWM(tiny("tworoom").model).eval()
+    randomise(model)
+    heat = torch.from_numpy(rng.normal(size=(2, 16, 8, 8))).float()
+    model.encoder.convolutions, model.encoder.heat = torch.nn.Identity(), torch.nn.Identity()
+    with torch.no_grad():
+        expected = model.encode(heat)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert torch.equal(model.encode(heat), expected)
+
+
 def test_gradients_reach_the_plan_and_never_the_weights(small):
     context, past, plan = problem(small, 3)
     plan.requires_grad_()
