@@ -45,4 +45,4 @@ format: install
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv runs build dist *.egg-info
+	rm -rf .venv build dist *.egg-info

@@ -115,10 +115,10 @@ class Learner:
         if not path.exists():
             return
         checkpoint = torch.load(path, weights_only=True, map_location=self.device)
-        if checkpoint["run"] != self.run:
+        if checkpoint["run"] != self.run or "optimizers" not in checkpoint:
             raise ValueError(
-                f"{path} belongs to a run with another configuration or dataset. Choose another --out, or delete the folder "
-                "to start anew."
+                f"{path} belongs to a run with another configuration or dataset, or of an earlier version. Choose another --out, "
+                "or delete the folder to start anew."
             )
         self.state.load_state_dict(checkpoint["state"], strict=True)
         for part, saved in zip(self.optimizers, checkpoint["optimizers"], strict=True):
@@ -150,9 +150,9 @@ def _optimizers(
 def _schedule(optimizer: torch.optim.Optimizer, config: LearnSettings) -> torch.optim.lr_scheduler.LRScheduler:
     if config.warmup_share is None:
         return torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0)
-    return torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, config.learning_rate, total_steps=config.steps + 1, pct_start=config.warmup_share
-    )
+    steps = config.steps + 1
+    warmup = max(config.warmup_share, 2 / steps)  # one step at least: PyTorch divides by them
+    return torch.optim.lr_scheduler.OneCycleLR(optimizer, config.learning_rate, total_steps=steps, pct_start=warmup)
 
 
 def learn(
@@ -171,7 +171,10 @@ def learn(
     config, checkpoint = learner.config, out / "checkpoint.pt"
     learner.resume(checkpoint)
     if (out / "config.json").exists() and learner.done < config.steps:
-        raise ValueError(f"{out} already holds a model that this run did not make. Choose another --out, or delete it.")
+        raise ValueError(
+            f"{out} already holds a model that this run did not make, or its {checkpoint.name} is gone. Choose another --out, or "
+            "delete it."
+        )
     last = min(config.steps, stop_after or config.steps)
     metrics = (read_metrics(out) or [{}])[-1]
     loader = prefetch(lambda step: draw(np.random.default_rng([config.seed, step]), step), range(learner.done, last))

@@ -35,8 +35,10 @@ class Muon(torch.optim.Optimizer):
             for matrix in group["params"]:
                 if matrix.grad is None:
                     continue
-                average = self.state[matrix].setdefault("average", torch.zeros_like(matrix))
-                average.lerp_(matrix.grad, 1 - group["momentum"])
+                state = self.state[matrix]
+                if not state:
+                    state["average"] = torch.zeros_like(matrix)
+                average = state["average"].lerp_(matrix.grad, 1 - group["momentum"])
                 step = orthogonalised(matrix.grad.lerp(average, group["momentum"]), group["dtype"])
                 matrix.mul_(1 - group["lr"] * group["weight_decay"])
                 # as large as AdamW's steps: the entries of an orthogonal matrix are 1 / sqrt(longer side) in the mean

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from leplanner.cli.main import main, verbs
+from leplanner.cli.options import bundle_folder
 from leplanner.data.cache import open_cache
 from leplanner.planner.planner import load_bundle
 from leplanner.world.world import load_world
+from leplanner.zoo import shipped
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 
@@ -49,6 +51,17 @@ def test_mistakes_get_an_answer(capsys, tmp_path):
     assert "Known scales" in capsys.readouterr().err
     assert main(["world", "probe", str(tmp_path)]) == 1
     assert "config.json" in capsys.readouterr().err
+    assert main(["evaluate", "tworoom", "--draws", "4..3", "--out", str(tmp_path)]) == 1
+    assert "the first not after the last" in re.sub(r"\s+", " ", capsys.readouterr().err)
+
+
+def test_a_planner_is_the_default_bundle_once_it_is_whole(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    trained = Path("runs", "tworoom", "planner")
+    trained.mkdir(parents=True)
+    assert bundle_folder(None, "tworoom") == shipped()["tworoom"]  # in training: no config.json yet
+    (trained / "config.json").touch()
+    assert bundle_folder(None, "tworoom") == trained
 
 
 def test_readme_commands_parse():

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 
+import h5py
 import numpy as np
 import pytest
 
@@ -94,8 +96,31 @@ def test_stages_that_were_made_by_hand_are_refused_at_once(tmp_path, capsys):
     """A run that practises makes them from other data, an hour later."""
     (tmp_path / "latents").mkdir()
     assert main(["run", "pusht", "--scale", "tiny", "--out", str(tmp_path)]) == 1
-    assert "of another run" in capsys.readouterr().err
+    assert f"{tmp_path / 'latents'} is of another run" in " ".join(capsys.readouterr().err.split())
     assert [path.name for path in tmp_path.iterdir()] == ["latents"]
+    (tmp_path / "practised.h5").touch()  # by a planner that is not of this run
+    assert main(["run", "pusht", "--scale", "tiny", "--out", str(tmp_path)]) == 1
+    assert f"{tmp_path / 'practised.h5'}, {tmp_path / 'latents'} are of another run" in " ".join(
+        capsys.readouterr().err.split()
+    )
+
+
+@pytest.mark.parametrize("wrong", [("--trials", "0"), ("--search-trials", "-1")])
+def test_what_the_last_stage_would_refuse_is_refused_at_once(tmp_path, capsys, wrong):
+    assert main(["run", "tworoom", "--scale", "tiny", "--out", str(tmp_path), *wrong]) == 1
+    assert f"got {'0 and 50' if wrong[0] == '--trials' else '200 and -1'}" in " ".join(capsys.readouterr().err.split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_data_without_states_is_refused_at_once(finished, tmp_path, capsys):
+    data = tmp_path / "blind.h5"
+    shutil.copyfile(finished[0] / "data.h5", data)
+    with h5py.File(data, "r+") as opened:
+        del opened["state"]
+    out = tmp_path / "out"
+    assert main(["run", "tworoom", "--scale", "tiny", "--data", str(data), "--out", str(out)]) == 1
+    assert "no physical states" in " ".join(capsys.readouterr().err.split())
+    assert not out.exists()
 
 
 def test_run_on_a_released_world(finished, tmp_path, capsys):

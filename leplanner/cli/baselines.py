@@ -12,8 +12,7 @@ from ..baselines.learned import LEARNED, train_baseline
 from ..data.cache import open_cache
 from ..learning import TrainProgress
 from ..presets.scales import get_scale
-from ..world.world import load_world
-from .options import MaybePath, ScaleInt, TaskName, world_folder
+from .options import MaybeBundle, MaybePath, ScaleInt, TaskName, frozen_world
 from .progress import bar, console
 
 
@@ -21,6 +20,7 @@ def baselines(
     task: TaskName,
     methods: Annotated[str, arg(metavar="A,B")] = ",".join(LEARNED),
     world: MaybePath = None,
+    bundle: MaybeBundle = None,
     latents: MaybePath = None,
     out: MaybePath = None,
     scale: str = "compact",
@@ -39,6 +39,7 @@ def baselines(
         task: tworoom, pusht, reacher or cube.
         methods: names, separated by commas.
         world: world folder (default: runs/TASK/refined, else runs/TASK/world).
+        bundle: instead of --world, the world of a shipped task's name, a bundle folder or a Hugging Face id.
         latents: latent cache (default: runs/TASK/latents).
         out: folder for one folder a method (default: runs/TASK/baselines).
         scale: paper, compact or tiny; sets the defaults of the options below.
@@ -49,7 +50,7 @@ def baselines(
     base = Path("runs") / task
     chosen = {"steps": steps, "seed": seed}
     config = replace(get_scale(scale, task).baselines, **{k: v for k, v in chosen.items() if v is not None})
-    frozen, cache = load_world(world_folder(world, task)), open_cache(latents or base / "latents")
+    frozen, cache = frozen_world(world, bundle, task), open_cache(latents or base / "latents")
     folder = out or base / "baselines"
     for name in methods.split(","):
         with bar(f"train {name} {task}", "steps") as update:

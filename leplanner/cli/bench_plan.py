@@ -207,7 +207,11 @@ def _first_plan(planner: TaskPlanner) -> dict[str, Any]:
         save_bundle(planner, Path(folder))
         command = [sys.executable, "-c", _FIRST_PLAN, folder, str(torch.get_num_threads())]
         done = subprocess.run(command, capture_output=True, text=True)
-    return json.loads(done.stdout) if done.returncode == 0 else {"error": done.stderr.strip().splitlines()[-1]}
+    return (
+        json.loads(done.stdout)
+        if done.returncode == 0
+        else {"error": (done.stderr.strip() or "the process was killed").splitlines()[-1]}
+    )
 
 
 def _print(report: dict[str, Any], rows: list[Row]) -> None:

@@ -37,7 +37,7 @@ def train(
     threads: MaybeInt = None,
     json_output: Json = False,
 ) -> None:
-    """Samples/s of a planner's training step on the CPU: plain eager fp32, and as `leplanner train` runs it.
+    """Samples/s of a planner's training step on the CPU: plain eager fp32, and as `leplanner train` runs it (but from where the data is, without deviations).
 
     The two take turns, and medians count. Random weights: time does not depend on them. Compiling the fast step takes
     minutes the first time and seconds later; it is not counted.
@@ -56,8 +56,8 @@ def train(
         torch.set_num_threads(threads)
     keep_freed_memory()
     device = torch.device("cpu")
-    precision = pick_precision("auto", device)
     preset = get_scale(scale, task)
+    precision = pick_precision(preset.planner_train.precision, device)
     config = replace(preset.planner_train, batch=batch or preset.planner_train.batch)
     actions = preset.model.block_dim // BLOCK
     torch.manual_seed(0)
@@ -71,7 +71,7 @@ def train(
     def stepper(fast: bool) -> Callable[[], object]:
         model = LePlanner(shape, ActionBox.of(spec))
         settings = replace(config, precision=precision if fast else "fp32")
-        learner = Learner(model, settings, device, "bench")
+        learner = Learner(model, settings, device, "bench", config.optimizer)
         forward = FastPlanner(model) if fast else model
         dynamics = FastRollout(world.model, compiled=True) if fast else world
 

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-from tyro.conf import arg
 
 from ..data.cache import build_cache, open_cache
 from ..data.episodes import open_episodes
-from ..planner.planner import load_bundle
 from ..precision import pick_device
 from ..tasks import get_task
-from ..world.world import load_world
-from ..zoo import find_bundle
-from .options import MaybePath, TaskName, world_folder
+from .options import MaybeBundle, MaybePath, TaskName, frozen_world
 from .progress import bar, console
 
 
 def cache(
     task: TaskName,
     world: MaybePath = None,
-    bundle: Annotated[str | None, arg(help_behavior_hint="", metavar="BUNDLE")] = None,
+    bundle: MaybeBundle = None,
     data: MaybePath = None,
     out: MaybePath = None,
     known: MaybePath = None,
@@ -43,10 +37,7 @@ def cache(
         device: auto, cpu, cuda, mps.
     """
     base = Path("runs") / task
-    folder = find_bundle(bundle) if bundle else world_folder(world, task)
-    frozen = (load_bundle(folder).world if bundle else load_world(folder)).to(pick_device(device))
-    if frozen.spec.task != task:
-        raise ValueError(f"The world at {folder} is {frozen.spec.task}'s, but {task} was asked for.")
+    frozen = frozen_world(world, bundle, task).to(pick_device(device))
     episodes = open_episodes(data or base / "data.h5", get_task(task), in_memory=False)
     out = out or base / "latents"
     with bar(f"cache {task}", "frames") as update:

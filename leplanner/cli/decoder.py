@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
-
-from tyro.conf import arg
 
 from ..data.episodes import open_episodes
 from ..diagnostics.decoder import DecoderConfig, train_decoder
@@ -14,14 +11,13 @@ from ..learning import TrainProgress
 from ..planner.planner import load_bundle
 from ..presets.scales import get_scale
 from ..tasks import get_task
-from ..zoo import find_bundle
-from .options import MaybePath, ScaleFloat, ScaleInt, TaskName
+from .options import MaybeBundle, MaybePath, ScaleFloat, ScaleInt, TaskName, bundle_folder
 from .progress import bar, console
 
 
 def decoder(
     task: TaskName,
-    bundle: Annotated[str | None, arg(help_behavior_hint="", metavar="BUNDLE")] = None,
+    bundle: MaybeBundle = None,
     data: MaybePath = None,
     out: MaybePath = None,
     scale: str = "compact",
@@ -54,7 +50,7 @@ def decoder(
         device: auto, cpu, cuda, mps.
     """
     base = Path("runs") / task
-    world = load_bundle(find_bundle(bundle or (base / "planner" if (base / "planner").exists() else task))).world
+    world = load_bundle(bundle_folder(bundle, task)).world
     if world.spec.task != task:
         raise ValueError(f"The bundle is one for {world.spec.task}, not for {task}.")
     chosen = {"frames": frames, "steps": steps, "batch": batch, "learning_rate": learning_rate, "seed": seed}

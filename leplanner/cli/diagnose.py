@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from rich.table import Table
-from tyro.conf import arg
 
 from ..artifacts import command_line, provenance, read_json, write_json
 from ..data.cache import open_cache
@@ -22,8 +21,7 @@ from ..evaluation.manifest import draw_manifest
 from ..evaluation.properties import OURS
 from ..planner.planner import load_bundle
 from ..tasks import get_task
-from ..zoo import find_bundle
-from .options import Json, MaybePath, TaskName
+from .options import Json, MaybeBundle, MaybePath, TaskName, bundle_folder
 from .progress import bar, console
 
 PANELS = 4  # the first trials, whatever happens in them
@@ -31,7 +29,7 @@ PANELS = 4  # the first trials, whatever happens in them
 
 def diagnose(
     task: TaskName,
-    bundle: Annotated[str | None, arg(help_behavior_hint="", metavar="BUNDLE")] = None,
+    bundle: MaybeBundle = None,
     data: MaybePath = None,
     latents: MaybePath = None,
     out: MaybePath = None,
@@ -66,7 +64,7 @@ def diagnose(
         json_output: print JSON instead of tables.
     """
     base = Path("runs") / task
-    chosen = find_bundle(bundle or (base / "planner" if (base / "planner").exists() else task))
+    chosen = bundle_folder(bundle, task)
     planner, spec, out = load_bundle(chosen), get_task(task), out or base / "diagnostics"
     if planner.world.spec.task != task:
         raise ValueError(f"{chosen} is a bundle for {planner.world.spec.task}, not for {task}.")

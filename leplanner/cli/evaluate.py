@@ -26,14 +26,13 @@ from ..evaluation.summary import MethodSummary, plain, summarise
 from ..planner.engine import random_problem
 from ..planner.planner import TaskPlanner, load_bundle
 from ..tasks import get_task
-from ..zoo import find_bundle
-from .options import Comma, Json, MaybeInt, MaybePath, TaskName
+from .options import Comma, Json, MaybeBundle, MaybeInt, MaybePath, TaskName, bundle_folder
 from .progress import bar, console, errors
 
 
 def evaluate(
     task: TaskName,
-    bundle: Annotated[str | None, arg(help_behavior_hint="", metavar="BUNDLE")] = None,
+    bundle: MaybeBundle = None,
     methods: Comma = "leplanner-keep,leplanner,random,nothing,replay",
     protocol: str = "nontrivial",
     offset: int = 25,
@@ -117,7 +116,7 @@ def evaluate(
         raise ValueError(
             f"--search-trials must be at least 1; got {search_trials}. Leave the searches out of --methods instead."
         )
-    chosen = find_bundle(bundle or (base / "planner" if (base / "planner").exists() else task))
+    chosen = bundle_folder(bundle, task)
     trained = baselines or base / "baselines"
     trained = trained if trained.exists() else None
     reference = reference or config.methods[0]
@@ -231,6 +230,8 @@ def _draws(text: str) -> list[int]:
         first, last = (int(part) for part in text.split(".."))
     except ValueError:
         raise ValueError(f"--draws takes FIRST..LAST, such as 43..53; got {text!r}.") from None
+    if first > last:
+        raise ValueError(f"--draws takes FIRST..LAST, the first not after the last; got {text!r}.")
     return list(range(first, last + 1))
 
 

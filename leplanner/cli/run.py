@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,7 @@ from ..planner.train import pick_step_engine
 from ..presets.scales import get_scale
 from ..report.bundle import make_bundle
 from ..report.card import Making
+from ..report.page import check_installed
 from ..tasks import get_task
 from . import baselines, cache, collect, density, evaluate, practice, report, train
 from . import world as worlds
@@ -82,9 +84,10 @@ def run(
     rounds = preset.practice_rounds if world is None else 0
     if rounds and data is not None:
         check_continues(data, preset.practice)  # now, not when hours of training are done
-    if rounds:
-        _check_unmade(base)
     folders = [*(base / f"round-{number}" for number in range(rounds)), base]  # the last round's planner is the task's
+    for earlier, folder in pairwise(folders):
+        _check_unmade(earlier, folder)
+    _check_ending(task, data, trials, search_trials)
     files = [file, *(folder / "practised.h5" for folder in folders[1:])]
     parts, used = {"World": first}, first
     refines = world is None and preset.refine.steps > 0
@@ -103,7 +106,9 @@ def run(
     making = Making(_command(task, scale, world, data, trials, search_trials), scale, file, parts, tuple(files[1:]))
     planner, latents = base / "planner", base / "latents"
     stages |= {
-        "GC-IDM": partial(baselines.baselines, task, "gcidm", used, latents, rivals, scale, device=device),
+        "GC-IDM": partial(
+            baselines.baselines, task, "gcidm", used, latents=latents, out=rivals, scale=scale, device=device
+        ),
         "evaluate": lambda: _evaluate(task, planner, file, rivals, measured, trials, search_trials),
         "bundle": lambda: _bundle(task, planner, measured, file, making, base / "bundle"),
         "report": lambda: report.report((measured,), base / "report.html"),
@@ -160,14 +165,32 @@ def _learned(
     return _Learned(stages, parts, used)
 
 
-def _check_unmade(base: Path) -> None:
-    """What is made of practised data cannot be there before them: it would be refused, but only after an hour."""
-    made = [base / name for name in ("latents", "refined", "density", "planner") if (base / name).exists()]
-    if made and not (base / "practised.h5").exists():
+def _check_ending(task: str, data: Path | None, trials: int, search_trials: int) -> None:
+    """What would stop the last stages is found out before hours of training."""
+    if trials < 1 or search_trials < 0:
         raise ValueError(
-            f"{', '.join(str(path) for path in made)} {'is' if len(made) == 1 else 'are'} of another run: this one makes them last, from "
-            f"{base / 'practised.h5'}, which is not there yet. Choose another --out, or move them away."
+            f"--trials must be at least 1 and --search-trials at least 0 (no CEM); got {trials} and {search_trials}."
         )
+    check_installed()
+    if data is not None and open_episodes(data, get_task(task), in_memory=False).states is None:
+        raise ValueError(
+            f"{data} has no physical states, from which trials are set up: it can train a planner (leplanner train), but a run ends "
+            "with an evaluation. Give a dataset with a 'state' column."
+        )
+
+
+def _check_unmade(earlier: Path, folder: Path) -> None:
+    """What is made of practised data cannot be there before them, nor they before who played: it would be refused, but only after an
+    hour."""
+    made = [folder / name for name in ("practised.h5", "latents", "refined", "density", "planner")]
+    needed = [earlier / "planner" / "config.json", folder / "practised.h5"]
+    for missing, of_it in ((needed[0], made), (needed[1], made[1:])):
+        found = [str(path) for path in of_it if path.exists()]
+        if found and not missing.exists():
+            raise ValueError(
+                f"{', '.join(found)} {'is' if len(found) == 1 else 'are'} of another run: this one makes them last, from {missing}, which "
+                "is not there yet. Choose another --out, or move them away."
+            )
 
 
 def _command(task: str, scale: str, world: str | None, data: Path | None, trials: int, search_trials: int) -> str:

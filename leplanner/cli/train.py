@@ -104,7 +104,7 @@ def train(
     }
     settings = preset.practised_train if start is not None else preset.planner_train
     config = replace(settings, **{name: value for name, value in chosen.items() if value is not None})
-    if start_share and (start is None or not start_share <= 1):
+    if start_share and (start is None or not 0 <= start_share <= 1):
         raise ValueError(
             f"--start-share {start_share} of the weights would be the start's, from {start}: give --start, and a share of 0 to 1."
         )

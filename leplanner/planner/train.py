@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
+import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -66,14 +67,14 @@ class PlannerTrainConfig:
 
 
 def pick_step_engine(wanted: str, device: torch.device) -> str:
-    """Compiling pays where a compiler is: a C++ one for the CPU; for CUDA, Triton comes with torch."""
+    """Compiling pays where a compiler is: a C++ one with Python's headers for the CPU; for CUDA, Triton comes with torch."""
     if wanted not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}; got {wanted!r}.")
     if wanted != "auto":
         return wanted
-    can_compile = device.type == "cuda" or (
-        device.type == "cpu" and shutil.which(os.environ.get("CXX", "g++")) is not None
-    )
+    compiler = shutil.which(os.environ.get("CXX", "g++")) is not None
+    headers = Path(sysconfig.get_path("include"), "Python.h").exists()
+    can_compile = device.type == "cuda" or (device.type == "cpu" and compiler and headers)
     return "compiled" if can_compile else "plain"
 
 

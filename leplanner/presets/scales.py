@@ -99,7 +99,7 @@ _PAPER: dict[str, Callable[[Scale], Scale]] = {"tworoom": _paper_tworoom}
 
 
 def compact(task: str) -> Scale:
-    """A keypoint encoder and a small predictor: minutes on two CPU cores."""
+    """A keypoint encoder and a small predictor: an hour or two for everything, on two CPU cores."""
     scale = Scale(
         collect=CollectConfig(task, episodes=3000, size=64),
         model=LeWMConfig(

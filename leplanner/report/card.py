@@ -34,6 +34,7 @@ def model_card(bundle: Path, evaluation: Path, making: Making) -> str:
     methods = ",".join(dict.fromkeys(row.method for row in measured.methods))
     most = max(row.trials for row in measured.methods)
     searched = [row.trials for row in measured.methods if row.method in SEARCH]
+    settings = {name: value for name, value in measured.settings.items() if searched or name != "search"}
     fewer = f" --search-trials {max(searched)}" if searched and max(searched) < most else ""
     lines = [
         f"# LePlanner for {task.title}, {making.scale} scale",
@@ -58,7 +59,7 @@ def model_card(bundle: Path, evaluation: Path, making: Making) -> str:
         *(f"{caveat}\n" for caveat in measured.caveats),
         *_paired(measured),
         f"Measured by `leplanner evaluate {task.name} --methods {methods} --trials {most}{fewer} --seed {measured.seed}`; "
-        f"{_listed(measured.settings)}; {_listed(measured.fingerprint)}.",
+        f"{_listed(settings)}; {_listed(measured.fingerprint)}.",
         "",
         "## How it was made",
         "",
@@ -120,8 +121,11 @@ def _stages(stages: dict[str, Path]) -> list[str]:
         settings = history["config"]
         minutes = [line["minutes"] for line in read_lines(folder / "metrics.jsonl") if "minutes" in line]
         spent = f", {minutes[-1]:.1f} minutes" if minutes else ""
+        muon = ", matrices by Muon" if settings.get("optimizer") == "muon" else ""
+        kept = settings.get("start_share")
+        mixed = f" Its weights are {1 - kept:.0%} the end's and {kept:.0%} the start's." if kept else ""
         lines.append(
-            f"{title}: {settings['steps']} steps of batch {settings['batch']}, seed {settings['seed']}{spent}."
+            f"{title}: {settings['steps']} steps of batch {settings['batch']}{muon}, seed {settings['seed']}{spent}.{mixed}"
         )
     return lines
 
