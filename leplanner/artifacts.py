@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import importlib.metadata
 import json
@@ -54,6 +55,21 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text())
     except json.JSONDecodeError as error:
         raise ValueError(f"{path} is not valid JSON ({error}). Restore the file or make the artifact again.") from error
+
+
+def from_dict(cls: type, value: dict[str, Any]) -> Any:
+    """A dataclass from JSON: lists are its tuples, and fields that it has not, or lacks, are named."""
+    fields = dataclasses.fields(cls)
+    names = {field.name for field in fields}
+    unknown = sorted(set(value) - names)
+    if unknown:
+        raise ValueError(f"{cls.__name__} has no field {', '.join(unknown)}; it has {', '.join(sorted(names))}.")
+    none = dataclasses.MISSING
+    needed = {field.name for field in fields if field.default is none and field.default_factory is none}
+    missing = sorted(needed - set(value))
+    if missing:
+        raise ValueError(f"{cls.__name__} needs {', '.join(missing)}; found {', '.join(sorted(value)) or 'nothing'}.")
+    return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in value.items()})
 
 
 def read_lines(path: Path) -> list[Any]:

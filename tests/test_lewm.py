@@ -193,6 +193,14 @@ def test_save_and_load_are_the_identity(small, tmp_path):
     assert not any(p.requires_grad for p in loaded.model.parameters())
 
 
+def test_a_config_that_lacks_or_has_too_much_is_explained(small):
+    told = small.spec.to_json()
+    with pytest.raises(ValueError, match="WorldSpec has no field colour; it has"):
+        WorldSpec.from_json(told | {"colour": "blue"})
+    with pytest.raises(ValueError, match="WorldSpec needs block; found"):
+        WorldSpec.from_json({name: value for name, value in told.items() if name != "block"})
+
+
 def test_a_damaged_world_is_refused(small, tmp_path):
     save_world(small, tmp_path / "w")
     other = World(LeWM(small.spec.model), small.spec)

@@ -14,9 +14,9 @@ import pytest
 
 import leplanner as lp
 from leplanner.artifacts import read_json
+from leplanner.cli.bundle import make_bundle
 from leplanner.cli.main import main
 from leplanner.evaluation.films import Film, Thoughts, film_path, load_film
-from leplanner.report.bundle import make_bundle
 from leplanner.report.card import Making
 from leplanner.report.page import verdict, write_page
 from leplanner.report.pictures import animation

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..artifacts import digest_json, digest_tensors, provenance, read_json, write_json
+from ..artifacts import digest_json, digest_tensors, from_dict, provenance, read_json, write_json
 from ..control.policy import Array, Request
 from ..data.cache import LatentCache
 from ..learning import Learner, TrainProgress, learn
@@ -126,7 +126,7 @@ def load_baseline(folder: str | Path, world: World) -> LearnedPolicy:
             f"The baseline at {folder} was trained on another encoder's latents. Train it again on this world's."
         )
     make, settings = LEARNED[config["name"]]
-    model = make(*config["shape"], settings(**config["settings"]))
+    model = make(*config["shape"], from_dict(settings, config["settings"]))
     load_strictly(model, read_safetensors(folder / "model.safetensors"), str(folder))
     if digest_tensors(model.state_dict()) != config["digest"]:
         raise ValueError(f"{folder}: the weights do not match the digest in config.json. Train the baseline again.")

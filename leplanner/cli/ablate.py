@@ -54,7 +54,8 @@ def ablate(
 
     Variants: arrival-hold (the reference), hold 0, hold 0.25, hold 1, fixed-terminal, fixed-terminal path, no support, K=0, K=1,
     K=2. Success at m = 1 and m = 5 with paired tests against the reference, where the closed loop settles (D*), and how often plans
-    leave the data's support. Killed and started again it continues; variants can be added later.
+    leave the data's support. All are trained by the scale's preset (far goals, deviations, smoothness), but none is shown the data's way,
+    which would hide what its objective does by itself. Killed and started again it continues; variants can be added later.
 
     Example: leplanner ablate tworoom --variants "fixed-terminal,hold 0" --steps 1000
 

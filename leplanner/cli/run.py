@@ -20,12 +20,12 @@ from ..data.collect import check_continues
 from ..data.episodes import open_episodes
 from ..planner.train import pick_step_engine
 from ..presets.scales import get_scale
-from ..report.bundle import make_bundle
 from ..report.card import Making
 from ..report.page import check_installed
 from ..tasks import get_task
 from . import baselines, cache, collect, density, evaluate, practice, report, train
 from . import world as worlds
+from .bundle import make_bundle
 from .options import MaybePath, TaskName
 from .progress import console
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
-from ..artifacts import digest_json, digest_tensors, provenance, read_json, write_json
+from ..artifacts import digest_json, digest_tensors, from_dict, provenance, read_json, write_json
 from ..world.world import load_strictly, read_safetensors, write_safetensors
 
 
@@ -93,7 +93,9 @@ def load_density(folder: str | Path) -> Density:
         raise ValueError(
             f"{folder}/config.json does not describe a leplanner density. Fit one with: leplanner density TASK"
         )
-    density = Density(MixtureDensity(DensityConfig(**config["model"])), config["threshold"], config["world_digest"])
+    density = Density(
+        MixtureDensity(from_dict(DensityConfig, config["model"])), config["threshold"], config["world_digest"]
+    )
     load_strictly(density.model, read_safetensors(folder / "density.safetensors"), str(folder))
     if density.digest != config["digest"]:
         raise ValueError(f"{folder}: the weights do not match the digest in config.json. Fit the density again.")

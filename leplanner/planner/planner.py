@@ -10,7 +10,7 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
-from ..artifacts import digest_json, digest_tensors, provenance, read_json, write_json
+from ..artifacts import digest_json, digest_tensors, from_dict, provenance, read_json, write_json
 from ..density.mixture import Density, DensityConfig, MixtureDensity
 from ..world.lewm import LeWM
 from ..world.world import World, WorldSpec, load_strictly, read_safetensors, write_safetensors
@@ -162,12 +162,12 @@ def load_bundle(folder: str | Path, engine: str = "auto") -> TaskPlanner:
         )
     spec = WorldSpec.from_json(config["world"])
     world = World(LeWM(spec.model), spec)
-    model = LePlanner(PlannerConfig(**config["planner"]), ActionBox.of(spec))
+    model = LePlanner(from_dict(PlannerConfig, config["planner"]), ActionBox.of(spec))
     density = None
     if "density" in config:
         shape = dict(config["density"])
         threshold, fitted_on = shape.pop("threshold"), shape.pop("world_digest")
-        density = Density(MixtureDensity(DensityConfig(**shape)), threshold, fitted_on)
+        density = Density(MixtureDensity(from_dict(DensityConfig, shape)), threshold, fitted_on)
         load_strictly(density.model, read_safetensors(folder / "density.safetensors"), f"{folder}/density.safetensors")
     load_strictly(world.model, read_safetensors(folder / "world.safetensors"), f"{folder}/world.safetensors")
     load_strictly(model, read_safetensors(folder / "planner.safetensors"), f"{folder}/planner.safetensors")

@@ -223,13 +223,15 @@ def _whole(part: dict[str, Any], name: str, source: str) -> int:
 def _vit_config(encoder: dict[str, Any], source: str) -> ViTConfig:
     if "config" in encoder:  # transformers.ViTModel
         inner = encoder["config"]
+        if not isinstance(inner, dict):
+            raise ValueError(f"{source}: encoder.config must be the settings of a ViT; found {inner!r}.")
         width, depth, heads = (
             _whole(inner, n, source) for n in ("hidden_size", "num_hidden_layers", "num_attention_heads")
         )
         size, patch, ratio = (
             inner.get("image_size", 224),
             inner.get("patch_size", 16),
-            inner["intermediate_size"] // width,
+            _whole({"intermediate_size": 3072} | inner, "intermediate_size", source) // width,  # transformers' default
         )
     else:
         if encoder.get("size", "tiny") not in VIT_SIZES:

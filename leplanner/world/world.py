@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ..artifacts import atomic_path, digest_json, digest_tensors, provenance, read_json, write_json
+from ..artifacts import atomic_path, digest_json, digest_tensors, from_dict, provenance, read_json, write_json
 from ..data.cache import LatentCache
 from ..data.episodes import Episodes, split
 from ..data.windows import ActionScale, PlanWindows, WorldWindows
@@ -67,17 +67,9 @@ class WorldSpec:
         kind = encoder.pop("kind")
         if kind not in ENCODERS:
             raise ValueError(f"Unknown encoder kind {kind!r} in a world's config; known: {', '.join(ENCODERS)}.")
-        model["encoder"] = _from_dict(ENCODERS[kind], encoder)
-        value["model"] = _from_dict(LeWMConfig, model)
-        return _from_dict(WorldSpec, value)
-
-
-def _from_dict(cls: type, value: dict[str, Any]) -> Any:
-    names = {field.name for field in dataclasses.fields(cls)}
-    unknown = sorted(set(value) - names)
-    if unknown:
-        raise ValueError(f"{cls.__name__} has no field {', '.join(unknown)}; it has {', '.join(sorted(names))}.")
-    return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in value.items()})
+        model["encoder"] = from_dict(ENCODERS[kind], encoder)
+        value["model"] = from_dict(LeWMConfig, model)
+        return from_dict(WorldSpec, value)
 
 
 def check_frames(frames: Tensor, spec: WorldSpec) -> None:

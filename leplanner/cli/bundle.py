@@ -10,8 +10,8 @@ from ..data.episodes import Episodes
 from ..evaluation.manifest import Manifest, draw_manifest, load_manifest, save_manifest
 from ..evaluation.properties import OURS
 from ..planner.planner import load_bundle
+from ..report.card import Making, model_card
 from ..tasks import get_task
-from .card import Making, model_card
 
 EASY_TRIALS, EASY_SEED, EASY_OFFSET, EASY_BUDGET = 10, 7, 15, 50  # a working bundle must solve them
 
