@@ -139,6 +139,18 @@ def test_a_pickle_that_would_run_code_does_not_run_it(writer, folder, tmp_path):
     assert not sprung.exists()
 
 
+def test_an_encoder_that_does_not_say_its_shape_is_refused(folder):
+    for inner, told in (
+        ("tiny", "must be the settings of a ViT"),
+        ({"hidden_size": 192}, "'num_hidden_layers' must be"),
+    ):
+        config = json.loads(json.dumps(HUB_CONFIG))
+        config["encoder"]["config"] = inner
+        (folder / "config.json").write_text(json.dumps(config))
+        with pytest.raises(ValueError, match=told):
+            import_release(folder, **STATISTICS)
+
+
 def test_settings_that_would_change_the_function_are_refused(folder):
     for part, name, value in (("encoder", "hidden_act", "relu"), ("predictor", "emb_dropout", 0.1)):
         config = json.loads(json.dumps(HUB_CONFIG))
