@@ -40,9 +40,10 @@ def atomic_path(target: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def write_json(target: Path, value: Any) -> None:
+def write_json(target: Path, value: Any, readable: bool = True) -> None:
+    layout: dict[str, Any] = {"indent": 2} if readable else {"separators": (",", ":")}
     with atomic_path(target) as temporary:
-        temporary.write_text(json.dumps(value, indent=2, sort_keys=True, default=_plain) + "\n")
+        temporary.write_text(json.dumps(value, sort_keys=True, default=_plain, **layout) + "\n")
 
 
 def write_arrays(target: Path, arrays: dict[str, Any]) -> None:

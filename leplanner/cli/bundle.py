@@ -33,9 +33,10 @@ def make_bundle(planner: Path, evaluation: Path, episodes: Episodes, making: Mak
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
     copied = {path: path.name for path in planner.glob("*.safetensors")} | {planner / "config.json": "config.json"}
-    copied |= {evaluation / "manifest.json": "manifest.json", evaluation / "summary.json": "evaluation.json"}
+    copied |= {evaluation / "summary.json": "evaluation.json"}
     for path, name in copied.items():
         shutil.copyfile(path, fresh / name)
+    save_manifest(load_manifest(evaluation / "manifest.json"), fresh / "manifest.json")
     save_manifest(_easy_trials(out, episodes, trained.world.spec.task), fresh / "easy.json")
     with atomic_path(fresh / "README.md") as temporary:
         temporary.write_text(model_card(planner, evaluation, making))

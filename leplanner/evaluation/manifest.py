@@ -148,7 +148,8 @@ def _numbers(values: Array) -> Numbers:
 
 
 def save_manifest(manifest: Manifest, path: Path) -> None:
-    write_json(path, {"kind": "leplanner manifest", "digest": manifest.digest, **dataclasses.asdict(manifest)})
+    value = {"kind": "leplanner manifest", "digest": manifest.digest, **dataclasses.asdict(manifest)}
+    write_json(path, value, readable=False)  # it ships with bundles, and half of it would be blanks
 
 
 def load_manifest(path: Path) -> Manifest:
