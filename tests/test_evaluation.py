@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from leplanner.artifacts import read_json, write_json
 from leplanner.cli.main import main
 from leplanner.data.episodes import is_validation
 from leplanner.evaluation.latency import measure_latency
@@ -52,8 +53,7 @@ def test_a_seed_is_a_manifest(tworoom, manifest, tmp_path):
     assert draw_manifest(TWOROOM, tworoom, 2, seed=2, protocol="heldout").digest != manifest.digest
     save_manifest(manifest, tmp_path / "m.json")
     assert load_manifest(tmp_path / "m.json") == manifest
-    text = (tmp_path / "m.json").read_text()
-    (tmp_path / "m.json").write_text(text.replace('"offset": 25', '"offset": 20'))
+    write_json(tmp_path / "m.json", read_json(tmp_path / "m.json") | {"offset": 20})
     with pytest.raises(ValueError, match="edited"):
         load_manifest(tmp_path / "m.json")
 
