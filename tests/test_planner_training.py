@@ -55,6 +55,15 @@ def test_a_stopped_run_continues_bit_for_bit(run, tmp_path, optimizer):
     assert [line["loss"] for line in lines] == [line["loss"] for line in expected]
 
 
+@pytest.mark.parametrize("steps", [1, 2, 19, 20])
+def test_however_few_steps_have_a_schedule(steps):
+    """With 19, a warm-up of 5 % would be none, by which PyTorch divides."""
+    learner = Learner(torch.nn.Linear(2, 2), replace(SETTINGS, steps=steps), torch.device("cpu"), "run")
+    for _ in range(steps):
+        learner.step(lambda generator: {"loss": learner.state(torch.ones(1, 2)).square().sum()})
+    assert learner.schedules[0].get_last_lr()[0] <= SETTINGS.learning_rate * (1 + 1e-9)
+
+
 def test_muon_gets_the_matrices_and_adamw_the_rest(run, tmp_path):
     model = run(tmp_path / "model").model.requires_grad_(True)
     learner = Learner(model, SETTINGS, torch.device("cpu"), "run", "muon")

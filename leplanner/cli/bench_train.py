@@ -37,7 +37,8 @@ def train(
     threads: MaybeInt = None,
     json_output: Json = False,
 ) -> None:
-    """Samples/s of a planner's training step on the CPU: plain eager fp32, and as `leplanner train` runs it (but from where the data is, without deviations).
+    """Samples/s of a planner's training step on the CPU: plain eager fp32, and as `leplanner train` runs it, but for
+    the deviations that some presets begin with.
 
     The two take turns, and medians count. Random weights: time does not depend on them. Compiling the fast step takes
     minutes the first time and seconds later; it is not counted.
