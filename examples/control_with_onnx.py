@@ -24,7 +24,7 @@ frames = [encode(room.render())] * facts["context"]  # before there is a past: t
 blocks = [np.tile(-mean / std, block)[None]] * (facts["context"] - 1)
 for decision in range(8):
     problem = {"context": np.stack(frames, axis=1), "past_blocks": np.stack(blocks, axis=1), "goal": goal}
-    plan = planner.run(["blocks"], problem)[0]  # (1, H, A), standardised
+    plan = planner.run(["blocks"], problem)[0]  # (1, H, A), standardized
     for action in plan[0, 0].reshape(block, -1) * std + mean:
         room.step(np.clip(action, facts["action_low"], facts["action_high"]))
     frames, blocks = [*frames[1:], encode(room.render())], [*blocks[1:], plan[:, 0]]

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 import leplanner as lp
+from leplanner.core.actions import ActionBox
 from leplanner.data.windows import ActionScale, PlanWindows
-from leplanner.planner.actions import ActionBox
 from leplanner.planner.model import LePlanner, PlannerConfig
 from leplanner.planner.train import PlannerTrainConfig, fit_planner
 
@@ -37,7 +37,7 @@ class DotWorld:
 
     def rollout(self, context, past_blocks, plan):
         state, found = context[:, -1], []
-        for block in plan.unbind(1):  # standardised (B, 5 * 2)
+        for block in plan.unbind(1):  # standardized (B, 5 * 2)
             for action in (block.unflatten(-1, (BLOCK, 2)) * self.std + self.mean).unbind(1):
                 speed = FADE * state[:, 2:] + PUSH * action
                 state = torch.cat([state[:, :2] + speed, speed], dim=-1)

@@ -11,51 +11,65 @@ except PackageNotFoundError:  # run from a source tree that is not installed
 
 if TYPE_CHECKING:
     from .control.controller import Controller, DatasetRow
-    from .control.loaded import load
+    from .control.loaded import LoadedPlanner, load
+    from .control.methods import Method
     from .control.solver import Solver
+    from .core.dynamics import Dynamics
+    from .core.latent import LatentSpec
+    from .core.problem import Plan, PlanProblem, PlanTrace
     from .data.cache import LatentCache, open_cache
-    from .data.episodes import Episodes, open_episodes
+    from .data.episodes import Episodes
+    from .data.formats import open_episodes
     from .density.mixture import Density, load_density
+    from .evaluation.metrics import Metric
     from .planner.checks import check_dynamics, check_planner
     from .planner.planner import Planner
-    from .planner.problem import LatentDynamics, Plan, PlanProblem, PlanTrace
-    from .tasks import TASKS, Task, get_task
-    from .tasks.swm_simulator import make_simulator
-    from .world.world import World, load_world
+    from .tasks import TASKS, Task, get_task, register_task
+    from .worlds import World, WorldFamily, load_world, register_world
 
 _EXPORTS = {
     "Controller": ".control.controller",
     "DatasetRow": ".control.controller",
     "Density": ".density.mixture",
+    "Dynamics": ".core.dynamics",
     "Episodes": ".data.episodes",
     "LatentCache": ".data.cache",
-    "LatentDynamics": ".planner.problem",
-    "Plan": ".planner.problem",
-    "PlanProblem": ".planner.problem",
-    "PlanTrace": ".planner.problem",
+    "LatentSpec": ".core.latent",
+    "LoadedPlanner": ".control.loaded",
+    "Method": ".control.methods",
+    "Metric": ".evaluation.metrics",
+    "Plan": ".core.problem",
+    "PlanProblem": ".core.problem",
+    "PlanTrace": ".core.problem",
     "Planner": ".planner.planner",
     "Solver": ".control.solver",
     "TASKS": ".tasks",
     "Task": ".tasks",
-    "World": ".world.world",
+    "World": ".worlds",
+    "WorldFamily": ".worlds",
     "check_dynamics": ".planner.checks",
     "check_planner": ".planner.checks",
     "get_task": ".tasks",
     "load": ".control.loaded",
     "load_density": ".density.mixture",
-    "load_world": ".world.world",
-    "make_simulator": ".tasks.swm_simulator",
+    "load_world": ".worlds",
     "open_cache": ".data.cache",
-    "open_episodes": ".data.episodes",
+    "open_episodes": ".data.formats",
+    "register_task": ".tasks",
+    "register_world": ".worlds",
 }
 __all__ = [
     "TASKS",
     "Controller",
     "DatasetRow",
     "Density",
+    "Dynamics",
     "Episodes",
     "LatentCache",
-    "LatentDynamics",
+    "LatentSpec",
+    "LoadedPlanner",
+    "Method",
+    "Metric",
     "Plan",
     "PlanProblem",
     "PlanTrace",
@@ -63,15 +77,17 @@ __all__ = [
     "Solver",
     "Task",
     "World",
+    "WorldFamily",
     "check_dynamics",
     "check_planner",
     "get_task",
     "load",
     "load_density",
     "load_world",
-    "make_simulator",
     "open_cache",
     "open_episodes",
+    "register_task",
+    "register_world",
 ]
 
 

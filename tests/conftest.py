@@ -9,15 +9,15 @@ import pytest
 import torch
 
 from leplanner.control.loaded import LoadedPlanner
+from leplanner.core.actions import ActionBox
 from leplanner.data.cache import build_cache
 from leplanner.data.collect import CollectConfig, collect
 from leplanner.data.episodes import Episodes, open_episodes
-from leplanner.planner.actions import ActionBox
+from leplanner.pipeline.presets import tiny
 from leplanner.planner.model import LePlanner
-from leplanner.presets.scales import tiny
 from leplanner.tasks import TASKS
 from leplanner.tasks.swm_runtime import import_swm
-from leplanner.world.train import train_world
+from leplanner.worlds.train import train_world
 
 import_swm()  # before pytest's own warning filter sees swm's import
 

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from scipy.optimize import lsq_linear
 
+from leplanner.core.actions import ActionBox
+from leplanner.core.problem import PlanProblem
 from leplanner.data.windows import PlanBatch
-from leplanner.planner.actions import ActionBox
 from leplanner.planner.model import PlannerConfig
-from leplanner.planner.problem import PlanProblem
 
 LATENT, HORIZON, OFFSET, HOLD = 4, 5, 3, 0.5
 BOX = ActionBox((0.1, -0.2), (0.5, 0.4), block=1)  # blocks of one action of two numbers
@@ -45,7 +45,7 @@ def draw(rng: np.random.Generator, count: int, max_offset: int = HORIZON) -> Pla
         offset=np.full(count, OFFSET),
         first_block=np.zeros((count, 2), np.float32),
         way=np.repeat(goal[:, None], HORIZON, axis=1),
-        way_known=np.zeros(count, bool),
+        reference_known=np.zeros(count, bool),
     )
 
 

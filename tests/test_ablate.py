@@ -11,11 +11,11 @@ from leplanner.cli import ablate as verb
 from leplanner.cli.main import main
 from leplanner.data.cache import build_cache
 from leplanner.density.train import train_density
-from leplanner.presets.ablations import REFERENCE, VARIANTS, get_variants
-from leplanner.presets.scales import compact, tiny
+from leplanner.pipeline.ablations import REFERENCE, VARIANTS, get_variants
+from leplanner.pipeline.presets import compact, tiny
 from leplanner.report import figures
 from leplanner.report.page import write_page
-from leplanner.world.world import save_world
+from leplanner.worlds.world import save_world
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +82,6 @@ def test_the_papers_ablations_are_there():
 
 def test_no_variant_is_shown_the_datas_way():
     scale = compact("pusht")
-    assert scale.planner_train.way_weight > 0
+    assert scale.planner_train.tracking_weight > 0
     for variant in VARIANTS.values():
-        assert variant.apply(scale.planner, scale.planner_train)[1].way_weight == 0
+        assert variant.apply(scale.planner, scale.planner_train)[1].tracking_weight == 0

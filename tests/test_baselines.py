@@ -10,12 +10,12 @@ import torch
 from linear_world import BOX, HORIZON, LATENT, LinearWorld, draw, problem_of
 
 from leplanner.baselines.learned import LEARNED, BaselineTrainConfig, load_baseline, train_baseline
-from leplanner.baselines.simple import DoNothing, RandomPolicy, Replay
+from leplanner.baselines.simple import NoOp, RandomPolicy, Replay
 from leplanner.baselines.swm_search import SEARCHES, SearchBudget, SearchPolicy
 from leplanner.baselines.transitions import draw_transitions
 from leplanner.control.policy import PlannerPolicy, Request, imagined_distance
-from leplanner.planner.actions import ActionBox
-from leplanner.planner.problem import PlanProblem
+from leplanner.core.actions import ActionBox
+from leplanner.core.problem import PlanProblem
 
 SETTINGS = BaselineTrainConfig(steps=20, batch=32, validate_every=10)
 
@@ -69,7 +69,7 @@ def test_floors_and_replay():
     assert np.abs(drawn).max() <= 1
     assert np.array_equal(RandomPolicy(BOX).decide(request_for(problem)), drawn)
     assert not np.array_equal(drawn[0], drawn[1])
-    assert not DoNothing(BOX).decide(request_for(problem)).any()
+    assert not NoOp(BOX).decide(request_for(problem)).any()
     actions = np.random.default_rng(0).uniform(-1, 1, (7, 2)).astype(np.float32)
     replayed = Replay(actions, budget=10).decide(request_for(problem))
     assert np.array_equal(replayed[1, :7], actions)
@@ -174,4 +174,4 @@ def test_a_baseline_of_another_encoder_is_refused(tiny_world, tiny_cache, tmp_pa
     with pytest.raises(ValueError, match="another encoder"):
         load_baseline(tmp_path, tiny_world)
     with pytest.raises(ValueError, match="leplanner baselines"):
-        load_baseline(tmp_path / "nothing", tiny_world)
+        load_baseline(tmp_path / "no-op", tiny_world)

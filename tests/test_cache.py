@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from leplanner.data.cache import build_cache, open_cache
-from leplanner.world.world import save_world
+from leplanner.worlds.world import save_world
 
 
 def make(world, episodes, folder, encode=None, **options):

@@ -13,7 +13,7 @@ from leplanner.cli.main import main, verbs
 from leplanner.cli.options import bundle_folder
 from leplanner.data.cache import open_cache
 from leplanner.planner.planner import load_bundle
-from leplanner.world.world import load_world
+from leplanner.worlds.world import load_world
 from leplanner.zoo import shipped
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
@@ -89,8 +89,8 @@ def test_the_pipeline_of_the_readme(tmp_path, monkeypatch, capsys):
     assert set(report["rmse"]) == {"agent_x", "agent_y"}
     assert main(["cache", "tworoom"]) == 0
     assert main(["world", "refine", "tworoom", "--scale", "tiny", "--steps", "4"]) == 0
-    refined = ["--world", "runs/tworoom/refined"]
-    world = load_world("runs/tworoom/refined")
+    refined = ["--world", "runs/tworoom/finetuned"]
+    world = load_world("runs/tworoom/finetuned")
     cache = open_cache("runs/tworoom/latents", world.encoder_digest)
     assert cache.latents.shape == (24 * 9, 32)
     assert main(["density", "tworoom", "--scale", "tiny", "--steps", "20", *refined]) == 0
@@ -119,7 +119,7 @@ def test_the_pipeline_of_the_readme(tmp_path, monkeypatch, capsys):
     assert main(["world", "train", "tworoom", "--scale", "tiny", "--steps", "30"]) == 0  # finished: nothing to do
     assert main(["world", "refine", "tworoom", "--scale", "tiny", "--steps", "4"]) == 0
     assert main(["train", "tworoom", "--scale", "tiny", "--steps", "20", *refined]) == 0
-    assert load_world("runs/tworoom/refined").digest == world.digest
+    assert load_world("runs/tworoom/finetuned").digest == world.digest
     assert load_bundle("runs/tworoom/planner").digest == planner.digest
 
 

@@ -13,9 +13,9 @@ import torch
 import leplanner as lp
 from leplanner.control.controller import Controller, DatasetRow
 from leplanner.control.policy import PlannerPolicy, Request, raw_actions
-from leplanner.evaluation.camera import Remembered
-from leplanner.planner.engine import random_problem
-from leplanner.planner.problem import PlanProblem, goal_distances
+from leplanner.core.problem import PlanProblem, goal_distances
+from leplanner.evaluation.capture import RecordingPolicy
+from leplanner.planner.engines.engine import random_problem
 
 
 class Recorder:
@@ -56,7 +56,7 @@ def test_the_context_is_what_was_seen_and_done(tiny_world, frames, execute):
         for slot, index in enumerate(range(block - 2, block + 1)):
             assert torch.allclose(request.problem.context[0, slot], latents[5 * max(index, 0)], atol=1e-5)
         for slot, index in enumerate(range(block - 2, block)):
-            wanted = scale.standardise(actions[5 * index : 5 * index + 5]).reshape(-1) if index >= 0 else zero.numpy()
+            wanted = scale.standardize(actions[5 * index : 5 * index + 5]).reshape(-1) if index >= 0 else zero.numpy()
             assert np.allclose(request.problem.past_blocks[0, slot], wanted, atol=1e-6)
         assert torch.allclose(request.problem.goal[0], latents[59], atol=1e-5)
     assert len(policy.requests) == -(-30 // (5 * execute))
@@ -99,8 +99,8 @@ def test_real_history_replaces_padding(tiny_world, frames):
     controller.act(frames[2])
     problem = policy.requests[0].problem
     assert torch.allclose(problem.context[0], tiny_world.encode(frames[:3]), atol=1e-5)
-    standardised = tiny_world.spec.action_scale.standardise(past).reshape(2, 10)
-    assert np.allclose(problem.past_blocks[0], standardised, atol=1e-6)
+    standardized = tiny_world.spec.action_scale.standardize(past).reshape(2, 10)
+    assert np.allclose(problem.past_blocks[0], standardized, atol=1e-6)
 
 
 def test_goals_are_images_latents_or_rows(tiny_world, tworoom):
@@ -256,17 +256,17 @@ def test_the_solver_keeps_plans_of_those_who_have_one(tiny_planner, frames, exec
     assert (different > 0) == (executed < 5)
 
 
-def test_the_solver_takes_normalised_floats_too(tiny_planner, frames):
-    from leplanner.world.world import normalise
+def test_the_solver_takes_normalized_floats_too(tiny_planner, frames):
+    from leplanner.worlds.world import normalize
 
     goals = frames[50:51]
     first = solver_for(tiny_planner).solve(info(frames[:1], goals, [1], 0))["actions"]
     floats = {
-        "pixels": normalise(torch.from_numpy(frames[:1]), tiny_planner.world.spec)[:, None],
-        "goal": normalise(torch.from_numpy(goals), tiny_planner.world.spec)[:, None],
+        "pixels": normalize(torch.from_numpy(frames[:1]), tiny_planner.world.spec)[:, None],
+        "goal": normalize(torch.from_numpy(goals), tiny_planner.world.spec)[:, None],
     }
     assert torch.allclose(solver_for(tiny_planner).solve(floats)["actions"], first, atol=1e-5)
-    with pytest.raises(ValueError, match="normalised"):
+    with pytest.raises(ValueError, match="normalized"):
         solver_for(tiny_planner).solve({name: value[..., :16] for name, value in floats.items()})
 
 
@@ -329,7 +329,7 @@ def test_the_example_of_the_swap(tiny_planner, tmp_path, monkeypatch, capsys):
 
     from leplanner.control.loaded import LoadedPlanner
     from leplanner.planner.planner import save_bundle
-    from leplanner.world.world import World
+    from leplanner.worlds.world import World
 
     spec = replace(tiny_planner.world.spec, task="pusht")
     save_bundle(LoadedPlanner(World(tiny_planner.world.model, spec), tiny_planner.model), tmp_path)
@@ -339,16 +339,16 @@ def test_the_example_of_the_swap(tiny_planner, tmp_path, monkeypatch, capsys):
 
 
 def test_thoughts_are_of_the_plan_that_was_decided_for(tiny_planner):
-    """A film shows what the executed plan imagines: the new one, or the rest of the last one if that was kept."""
+    """A video shows what the executed plan imagines: the new one, or the rest of the last one if that was kept."""
     problem = random_problem(tiny_planner.model)
     new = tiny_planner.plan(problem)
     rest = new.blocks[:, 1:].flip(1)
     for keep in (False, True):
-        policy = Remembered(PlannerPolicy(tiny_planner, keep))
+        policy = RecordingPolicy(PlannerPolicy(tiny_planner, keep))
         actions = policy.decide(Request(problem, None, rest, (0,)))
-        thoughts = policy.thoughts(tiny_planner, every=5)
+        trace = policy.trace(tiny_planner, every=5)
         scale = tiny_planner.world.spec.action_scale
-        blocks = torch.from_numpy(scale.standardise(actions).reshape(1, 5, 10))
+        blocks = torch.from_numpy(scale.standardize(actions).reshape(1, 5, 10))
         imagined = tiny_planner.world.rollout(problem.context, problem.past_blocks, blocks)
-        np.testing.assert_allclose(thoughts.imagined, imagined.half().numpy(), atol=1e-2)
-        np.testing.assert_allclose(thoughts.distances[:, -1], new.distances.numpy(), rtol=1e-3)
+        np.testing.assert_allclose(trace.imagined, imagined.half().numpy(), atol=1e-2)
+        np.testing.assert_allclose(trace.distances[:, -1], new.distances.numpy(), rtol=1e-3)

@@ -255,7 +255,7 @@ def test_one_action_a_row_and_five_actions_a_row_give_the_same_blocks(rng):
         coarse.rows_per_block(4)
 
 
-def test_actions_are_standardised_then_packed(rng):
+def test_actions_are_standardized_then_packed(rng):
     episodes = synthetic_episodes(rng)
     mean, std = action_statistics(episodes, np.arange(3))
     blocks = WorldWindows(episodes, np.arange(3), ActionScale(mean, std), 5, 3).table.actions
@@ -300,7 +300,7 @@ def test_plan_windows_stay_in_their_episode(plan_windows, rng):
     assert set(short.offset) == {1, 2}
     ahead = np.minimum(np.arange(1, 6), short.offset[:, None])  # at the goal from its arrival on
     assert np.array_equal(short.way[..., 0], short.context[:, -1:, 0] + 5 * ahead)
-    assert short.way_known.all()
+    assert short.reference_known.all()
 
 
 def test_padded_contexts_repeat_the_first_frame_with_raw_zero_actions(plan_windows):
@@ -347,7 +347,7 @@ def test_second_attempts_begin_astray_and_want_the_goal_that_was_played_for(rng)
     latents[76] = latents[20]  # one of the played rows below is where it was wanted
     scale = ActionScale(np.zeros(2), np.ones(2))
     played = replace(episodes, played=np.array([[-1, -1], [-1, -1], [8, 20]]))  # the data was there after twelve rows
-    windows = PlanWindows(latents, played, np.arange(3), scale, 5, 3, pad_share=0.0, retry_share=0.5)
+    windows = PlanWindows(latents, played, np.arange(3), scale, 5, 3, pad_prob=0.0, recovery_prob=0.5)
     starts = set(range(62 + 12, 83)) - {76}
     assert set(windows.astray) == starts
     batch = windows.draw(rng, 4000, max_offset=2, horizon=5)
@@ -356,23 +356,23 @@ def test_second_attempts_begin_astray_and_want_the_goal_that_was_played_for(rng)
     found = {tuple(latent) for latent in batch.context[again, -1]}
     assert found == {tuple(latents[row].astype(np.float32)) for row in starts}
     assert set(batch.offset[~again]) == {1, 2}
-    assert np.array_equal(batch.way_known, ~again)
+    assert np.array_equal(batch.reference_known, ~again)
     assert len(batch.offset) == len(batch.past_blocks) == len(batch.first_block) == 4000
     with pytest.raises(ValueError, match="no episode was played towards a goal"):
-        PlanWindows(latents, episodes, np.arange(3), scale, 5, 3, retry_share=0.5)
+        PlanWindows(latents, episodes, np.arange(3), scale, 5, 3, recovery_prob=0.5)
     with pytest.raises(ValueError, match="no episode was played towards a goal"):
-        PlanWindows(latents, played, np.arange(2), scale, 5, 3, retry_share=0.5)  # the played one is not among them
+        PlanWindows(latents, played, np.arange(2), scale, 5, 3, recovery_prob=0.5)  # the played one is not among them
     with pytest.raises(ValueError, match="all 1 played episodes were at their goals"):
-        PlanWindows(np.ones_like(latents), played, np.arange(3), scale, 5, 3, retry_share=0.5)
-    with pytest.raises(ValueError, match=r"far_share is a share of the problems, from 0 to 1; got 1\.2"):
-        PlanWindows(latents, played, np.arange(3), scale, 5, 3, far_share=1.2)
+        PlanWindows(np.ones_like(latents), played, np.arange(3), scale, 5, 3, recovery_prob=0.5)
+    with pytest.raises(ValueError, match=r"far_goal_prob is a share of the problems, from 0 to 1; got 1\.2"):
+        PlanWindows(latents, played, np.arange(3), scale, 5, 3, far_goal_prob=1.2)
 
 
 def test_a_share_of_the_goals_is_as_far_as_asked_for(rng):
     episodes = synthetic_episodes(rng, lengths=(31, 31))
     latents, scale = np.zeros((62, 4), np.float16), ActionScale(np.zeros(2), np.ones(2))
     even, far = (
-        PlanWindows(latents, episodes, np.arange(2), scale, 5, 3, far_share=share).draw(rng, 6000, 3).offset
+        PlanWindows(latents, episodes, np.arange(2), scale, 5, 3, far_goal_prob=share).draw(rng, 6000, 3).offset
         for share in (0.0, 0.5)
     )
     assert set(even) == set(far) == {1, 2, 3}

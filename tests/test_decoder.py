@@ -23,7 +23,7 @@ from leplanner.evaluation.manifest import draw_manifest
 from leplanner.planner.planner import save_bundle
 from leplanner.report.page import write_page
 from leplanner.tasks import TASKS
-from leplanner.world.world import World
+from leplanner.worlds.world import World
 
 CONFIG = DecoderTrainConfig(steps=150, batch=32, validate_every=75, learning_rate=3e-3)
 
@@ -120,7 +120,7 @@ def test_the_verbs_draw_films_and_panels(trained, tiny_planner, tworoom_file, tw
     evaluation = [
         "--trials",
         "1",
-        "--films",
+        "--videos",
         "1",
         "--methods",
         "leplanner",
@@ -134,11 +134,11 @@ def test_the_verbs_draw_films_and_panels(trained, tiny_planner, tworoom_file, tw
     assert main(["evaluate", *data, *evaluation]) == 0
     world = tiny_planner.world
     build_cache(tworoom, world.latents, world.spec.model.latent, world.encoder_digest, tmp_path / "latents")
-    drawn = ["--latents", "latents", "--trials", "1", "--out", "thoughts", "--films", "evaluation", "--decoder"]
+    drawn = ["--latents", "latents", "--trials", "1", "--out", "trace", "--videos", "evaluation", "--decoder"]
     assert main(["diagnose", *data, *drawn, str(out)]) == 0
-    with np.load(next((tmp_path / "evaluation" / "imagined").iterdir())) as films:
-        assert films["frames"].shape == (10, 5, 32, 32, 3)
-    page = write_page([tmp_path / "evaluation", tmp_path / "thoughts"], tmp_path / "page.html").read_text()
+    with np.load(next((tmp_path / "evaluation" / "imagined").iterdir())) as videos:
+        assert videos["frames"].shape == (10, 5, 32, 32, 3)
+    page = write_page([tmp_path / "evaluation", tmp_path / "trace"], tmp_path / "page.html").read_text()
     assert page.count("<figcaption>One whole plan, executed</figcaption>") == 1
     summary = tmp_path / "evaluation" / "summary.json"
     summary.write_text(summary.read_text().replace(tiny_planner.digest, "0" * 64))

@@ -1,4 +1,4 @@
-"""The behaviour density: a real density, on any scale, calibrated on held-out blocks, stored and restored."""
+"""The behavior density: a real density, on any scale, calibrated on held-out blocks, stored and restored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def mixture(block_dim: int, seed: int = 0, **changes) -> MixtureDensity:
 
 
 @pytest.mark.parametrize("block_dim", [1, 2])
-def test_it_normalises_on_a_grid(block_dim):
+def test_it_normalizes_on_a_grid(block_dim):
     model, context = mixture(block_dim), torch.randn(3, 4)
     axis = torch.linspace(-12, 12, 601)
     grid = torch.cartesian_prod(*[axis] * block_dim).view(-1, block_dim)

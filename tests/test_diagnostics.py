@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from leplanner.cli.main import main
+from leplanner.core.problem import PlanProblem, imagination
 from leplanner.data.cache import build_cache
 from leplanner.data.windows import PlanBatch
 from leplanner.density.mixture import Density, DensityConfig, MixtureDensity
 from leplanner.diagnostics.closed_loop import fit_closed_loop
 from leplanner.diagnostics.imagined import deeper_plans, imagined_tables
 from leplanner.planner.planner import save_bundle
-from leplanner.planner.problem import PlanProblem, imagination
 from leplanner.planner.validate import as_sample
 
 
@@ -116,8 +116,8 @@ def test_diagnose_writes_its_tables(tiny_planner, tworoom, tworoom_file, tmp_pat
 
 def test_the_drift_of_a_perfect_imagination_is_zero(tiny_planner, simulators, monkeypatch):
     """A plan whose imagined latents are the real ones does not drift."""
+    from leplanner.core.problem import Plan
     from leplanner.diagnostics import closed_loop
-    from leplanner.planner.problem import Plan
 
     sim = simulators("tworoom")
     size = tiny_planner.world.spec.frame_size

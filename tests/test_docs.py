@@ -41,7 +41,7 @@ def test_the_pages_build_strictly(tmp_path):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "LatentDynamics" in (tmp_path / "api" / "index.html").read_text()
+    assert "Dynamics" in (tmp_path / "api" / "index.html").read_text()
     outside = [
         link
         for link in re.findall(

@@ -18,12 +18,12 @@ from linear_world import LinearWorld
 import leplanner as lp
 from leplanner.cli.bench_plan import random_planner, ratios
 from leplanner.cli.main import main
-from leplanner.control.policy import PlannerPolicy, Request, RowCounter
+from leplanner.control.policy import PlannerPolicy, Request, TransitionCounter
 from leplanner.evaluation.limits import Machine, PlanWork, plan_work
-from leplanner.planner.engine import OnnxEncoder, pick_engine, random_problem
+from leplanner.pipeline.presets import get_scale
+from leplanner.planner.engines.engine import OnnxEncoder, pick_engine, random_problem
 from leplanner.planner.model import LePlanner
 from leplanner.planner.planner import Planner, TaskPlanner
-from leplanner.presets.scales import get_scale
 from leplanner.zoo import shipped
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -119,7 +119,7 @@ def test_without_onnx_runtime_the_plain_model_plans_and_says_so(monkeypatch):
 def test_rows_are_what_the_plain_model_imagines():
     planner = random_planner("pusht", "tiny")
     problem = random_problem(planner.model, batch=3)
-    counter = RowCounter(planner.world)
+    counter = TransitionCounter(planner.world)
     Planner(counter, planner.model).plan(problem)
     assert counter.rows == 3 * planner.rows == 3 * 20
     policy = PlannerPolicy(planner)
@@ -260,7 +260,7 @@ def test_bench_plan_measures_in_one_run(capsys):
     assert {(row["method"], row["engine"], row["batch"]) for row in report["rows"]} == {
         *(
             (method, engine, batch)
-            for method in ("leplanner", "leplanner-keep")
+            for method in ("leplanner", "leplanner-reuse")
             for engine in ("eager", "onnx")
             for batch in (1, 5)
         ),
@@ -268,7 +268,7 @@ def test_bench_plan_measures_in_one_run(capsys):
         ("gcidm", "torch", 1),
         ("gcidm", "torch", 5),
     }
-    assert {row["rows"] for row in report["rows"] if row["method"] == "leplanner-keep"} == {25}
+    assert {row["rows"] for row in report["rows"] if row["method"] == "leplanner-reuse"} == {25}
     onnx = next(row for row in report["rows"] if (row["engine"], row["batch"]) == ("onnx", 1))
     assert onnx["repeats"] > 1  # making the session is not timed
     eager = next(row for row in report["rows"] if (row["engine"], row["batch"]) == ("eager", 1))

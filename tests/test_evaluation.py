@@ -16,16 +16,16 @@ import pytest
 
 from leplanner.artifacts import read_json, write_json
 from leplanner.cli.main import main
+from leplanner.core.problem import PlanProblem
 from leplanner.data.episodes import is_validation
 from leplanner.evaluation.latency import measure_latency
 from leplanner.evaluation.manifest import draw_manifest, load_manifest, save_manifest
 from leplanner.evaluation.methods import make_method
-from leplanner.evaluation.metrics import judge
+from leplanner.evaluation.metrics import score_states
 from leplanner.evaluation.properties import OURS
 from leplanner.evaluation.runner import EvaluationConfig, evaluate, read_rows
-from leplanner.evaluation.summary import plain, summarise
+from leplanner.evaluation.summary import plain, summarize
 from leplanner.planner.planner import save_bundle
-from leplanner.planner.problem import PlanProblem
 from leplanner.tasks import TASKS
 from leplanner.tasks.swm_simulator import make_simulator
 
@@ -94,16 +94,16 @@ def test_protocols_and_their_refusals(tworoom):
 def test_success_by_three_conventions():
     goal = np.array([50.0, 50.0])
     near, far = goal + 10, goal + 50
-    passes = judge(TWOROOM, np.array([far, far, near, far, far, far, far, far]), goal)
+    passes = score_states(TWOROOM, np.array([far, far, near, far, far, far, far, far]), goal)
     assert (passes.success_any, passes.success_final, passes.success_held, passes.first_success) == (
         True,
         False,
         False,
         2,
     )
-    stays = judge(TWOROOM, np.array([far, far, near, near, near, near, near]), goal)
+    stays = score_states(TWOROOM, np.array([far, far, near, near, near, near, near]), goal)
     assert (stays.success_any, stays.success_final, stays.success_held) == (True, True, True)
-    begins = judge(TWOROOM, np.array([near, far, far, far, far, far]), goal)
+    begins = score_states(TWOROOM, np.array([near, far, far, far, far, far]), goal)
     assert not begins.success_any  # the start does not count
     assert begins.first_success is None
     assert begins.final_error == pytest.approx(np.hypot(50, 50))
@@ -167,14 +167,14 @@ def unplayable(trial):
 def test_floors_and_the_ceiling_are_exact_and_errors_are_rows(bundle, manifest, tmp_path):
     """By construction: replaying the data reaches every goal, doing nothing none; a trial that raises counts for nobody."""
     save_manifest(manifest, tmp_path / "good.json")
-    config = EvaluationConfig(methods=("leplanner", "leplanner-keep", "nothing", "replay"), replan=(1, 5))
+    config = EvaluationConfig(methods=("leplanner", "leplanner-reuse", "no-op", "replay"), replan=(1, 5))
     rows = evaluate(bundle, tmp_path / "good.json", config, tmp_path / "rows.jsonl", workers=1)
-    table = {(s.method, s.replan): s for s in summarise(rows, "leplanner")}
-    assert set(table) == {*((name, m) for name in OURS for m in (1, 5)), ("nothing", 1), ("replay", 1)}
-    assert table["leplanner-keep", 1].rows_a_plan == (20 + 9 * 25) / 10  # nothing to keep at first
-    assert table["nothing", 1].any_time.value == 0
+    table = {(s.method, s.replan): s for s in summarize(rows, "leplanner")}
+    assert set(table) == {*((name, m) for name in OURS for m in (1, 5)), ("no-op", 1), ("replay", 1)}
+    assert table["leplanner-reuse", 1].transitions_per_plan == (20 + 9 * 25) / 10  # nothing to keep at first
+    assert table["no-op", 1].any_time.value == 0
     assert table["replay", 1].any_time.value == table["replay", 1].final.value == 1
-    assert table["leplanner", 1].rows_a_plan == table["leplanner", 5].rows_a_plan == 20
+    assert table["leplanner", 1].transitions_per_plan == table["leplanner", 5].transitions_per_plan == 20
     assert {row.decisions for row in rows if row.method == "leplanner"} == {10, 2}
     assert all((row.imagined is not None) == (row.method in OURS) for row in rows)
     whole = {name: [r for r in rows if (r.method, r.replan) == (name, 5)] for name in OURS}
@@ -184,12 +184,12 @@ def test_floors_and_the_ceiling_are_exact_and_errors_are_rows(bundle, manifest, 
 
     broken = replace(manifest, trials=(unplayable(manifest.trials[0]), manifest.trials[1]))
     save_manifest(broken, tmp_path / "broken.json")
-    config = EvaluationConfig(methods=("replay", "nothing"), replan=(1,))
+    config = EvaluationConfig(methods=("replay", "no-op"), replan=(1,))
     rows = evaluate(bundle, tmp_path / "broken.json", config, tmp_path / "broken.jsonl", workers=1)
     assert [row.error is None for row in rows] == [False, True, True, True]
-    assert [s.any_time.trials for s in summarise(rows, "replay")] == [1, 1]
+    assert [s.any_time.trials for s in summarize(rows, "replay")] == [1, 1]
     with pytest.raises(ValueError, match="not among those that ran"):
-        summarise(rows, "leplanner")
+        summarize(rows, "leplanner")
     with pytest.raises(ValueError, match="another manifest"):
         evaluate(bundle, tmp_path / "broken.json", config, tmp_path / "rows.jsonl", workers=1)
 
@@ -226,19 +226,19 @@ def test_fewer_trials_for_searches_and_films_of_rows_that_exist(bundle, manifest
     config = EvaluationConfig(("leplanner", "cem"), (1,), samples=20, rounds=1, search_trials=1)
     rows = evaluate(bundle, tmp_path / "m.json", config, tmp_path / "rows.jsonl", workers=1)
     assert [(row.method, row.trial) for row in rows] == [("leplanner", 0), ("leplanner", 1), ("cem", 0)]
-    filmed = evaluate(bundle, tmp_path / "m.json", replace(config, films=1), tmp_path / "rows.jsonl", workers=1)
-    assert stable(filmed) == stable(rows)  # run again for the film, with the same outcome
+    recorded = evaluate(bundle, tmp_path / "m.json", replace(config, videos=1), tmp_path / "rows.jsonl", workers=1)
+    assert stable(recorded) == stable(rows)  # run again for the video, with the same outcome
     assert len(read_rows(tmp_path / "rows.jsonl")) == 3  # and its row replaced
-    assert {path.name[:-13] for path in (tmp_path / "films").iterdir()} == {"leplanner-m1-0000", "cem-m1-0000"}
-    again = evaluate(bundle, tmp_path / "m.json", replace(config, films=1), tmp_path / "rows.jsonl", workers=1)
-    assert again == filmed  # nothing left to do
+    assert {path.name[:-13] for path in (tmp_path / "videos").iterdir()} == {"leplanner-m1-0000", "cem-m1-0000"}
+    again = evaluate(bundle, tmp_path / "m.json", replace(config, videos=1), tmp_path / "rows.jsonl", workers=1)
+    assert again == recorded  # nothing left to do
     with pytest.raises(ValueError, match="rows of cem"):
         evaluate(bundle, tmp_path / "m.json", replace(config, compile_search=True), tmp_path / "rows.jsonl", workers=1)
 
 
 def test_a_search_budget_is_nothing_to_who_does_not_search(bundle, manifest, tmp_path):
     save_manifest(manifest, tmp_path / "m.json")
-    config = EvaluationConfig(("leplanner", "nothing"), (5,), films=1)
+    config = EvaluationConfig(("leplanner", "no-op"), (5,), videos=1)
     rows = evaluate(bundle, tmp_path / "m.json", config, tmp_path / "rows.jsonl", workers=1)
     again = replace(config, samples=20, rounds=1, compile_search=True)
     assert (
@@ -248,17 +248,17 @@ def test_a_search_budget_is_nothing_to_who_does_not_search(bundle, manifest, tmp
 
 def test_a_summary_says_what_all_its_rows_were_run_with(bundle, manifest, tmp_path):
     save_manifest(manifest, tmp_path / "m.json")
-    config = EvaluationConfig(("nothing", "replay"), (1,))
+    config = EvaluationConfig(("no-op", "replay"), (1,))
     rows = evaluate(bundle, tmp_path / "m.json", config, tmp_path / "rows.jsonl", workers=1)
     rows[-1] = replace(rows[-1], fingerprint=rows[-1].fingerprint | {"threads": 7})
-    summary = plain(summarise(rows, "nothing"), "tworoom", "nothing", manifest.digest, config.settings, rows)
+    summary = plain(summarize(rows, "no-op"), "tworoom", "no-op", manifest.digest, config.settings, rows)
     assert summary["fingerprint"] == rows[0].fingerprint | {"threads": f"{rows[0].fingerprint['threads']} or 7"}
 
 
 def test_a_bundle_brings_its_own_trials(tiny_planner, manifest, tmp_path, capsys):
     save_bundle(tiny_planner, tmp_path / "bundle")
     save_manifest(manifest, tmp_path / "bundle" / "manifest.json")
-    command = ["evaluate", "tworoom", "--bundle", str(tmp_path / "bundle"), "--methods", "nothing", "--trials", "2"]
+    command = ["evaluate", "tworoom", "--bundle", str(tmp_path / "bundle"), "--methods", "no-op", "--trials", "2"]
     command += ["--workers", "1", "--json", "--data", str(tmp_path / "none.h5")]
     assert main([*command, "--seed", "1", "--out", str(tmp_path / "out")]) == 0
     assert json.loads(capsys.readouterr().out)["manifest"] == manifest.digest
@@ -296,7 +296,7 @@ def test_mistakes_get_an_answer(bundle, manifest, tmp_path, tiny_planner):
     assert not (tmp_path / "r").exists()
 
 
-@pytest.mark.parametrize(("method", "rows"), [("leplanner", 20), ("leplanner-keep", 25)])
+@pytest.mark.parametrize(("method", "rows"), [("leplanner", 20), ("leplanner-reuse", 25)])
 def test_latency_counts_and_times(tiny_planner, manifest, method, rows):
     import torch
 

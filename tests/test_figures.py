@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from leplanner.cli.main import main
-from leplanner.evaluation.films import Film, Thoughts
+from leplanner.evaluation.videos import Video, PlanTraceLog
 from leplanner.report import figures, picture_figures
 from leplanner.report.page import write_page
 from leplanner.report.tables import read_evaluation
@@ -154,14 +154,14 @@ def test_the_way_over_the_floor_plan_is_where_the_dot_was():
     target = np.zeros((160, 160), bool)
     target[60:70, 140:150] = True
     frames = np.zeros((6, 160, 160, 3), np.uint8)
-    thoughts = Thoughts(np.array([0, 5]), np.zeros((2, 4, 5)), np.zeros((2, 5, 8)))
+    trace = PlanTraceLog(np.array([0, 5]), np.zeros((2, 4, 5)), np.zeros((2, 5, 8)))
     seen = (frames, np.arange(0, 11, 2), frames[0], target)
-    film = Film(*seen, np.zeros(11, bool), np.arange(11.0), states, thoughts)
-    place = picture_figures.trajectory(film, TASKS["tworoom"], "TwoRoom").axes[0]
+    video = Video(*seen, np.zeros(11, bool), np.arange(11.0), states, trace)
+    place = picture_figures.trajectory(video, TASKS["tworoom"], "TwoRoom").axes[0]
     way, replans = place.lines
     np.testing.assert_allclose(np.stack(way.get_data(), axis=1), states * 160 / 224)
     np.testing.assert_allclose(np.stack(replans.get_data(), axis=1), states[[0, 5]] * 160 / 224)
-    strips = picture_figures.episode_strips([("trial 0", film)], "px", "TwoRoom")
+    strips = picture_figures.episode_strips([("trial 0", video)], "px", "TwoRoom")
     assert strips.axes[-1].get_xlabel() == "10 px off"
     assert [place.get_xlabel() for place in strips.axes[:2]] == ["step 0", "step 0"]
     assert frames.sum() == 0  # outlines are drawn on copies

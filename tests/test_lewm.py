@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from leplanner.presets.scales import compact, paper, tiny
+from leplanner.pipeline.presets import compact, paper, tiny
 from leplanner.tasks.swm_runtime import import_swm
-from leplanner.world.encoders import ViTConfig
-from leplanner.world.lewm import LeWM, LeWMConfig
-from leplanner.world.sigreg import sigreg
-from leplanner.world.world import World, WorldSpec, load_strictly, load_world, save_world
+from leplanner.worlds.lewm.encoders import ViTConfig
+from leplanner.worlds.lewm.model import LeWM, LeWMConfig
+from leplanner.worlds.lewm.sigreg import sigreg
+from leplanner.worlds.world import World, WorldSpec, load_strictly, load_world, save_world
 
 
 def reference_lewm(config: LeWMConfig):
@@ -53,7 +53,7 @@ def reference_lewm(config: LeWMConfig):
 
 
 def randomise(model: torch.nn.Module, scale: float = 0.08, seed: int = 0) -> None:
-    """Random weights everywhere: the zero-initialised modulations would hide half the model."""
+    """Random weights everywhere: the zero-initialized modulations would hide half the model."""
     generator = torch.Generator().manual_seed(seed)
     for name, tensor in model.state_dict().items():
         if tensor.is_floating_point():
@@ -195,8 +195,8 @@ def test_save_and_load_are_the_identity(small, tmp_path):
 
 def test_a_config_that_lacks_or_has_too_much_is_explained(small):
     told = small.spec.to_json()
-    with pytest.raises(ValueError, match="WorldSpec has no field colour; it has"):
-        WorldSpec.from_json(told | {"colour": "blue"})
+    with pytest.raises(ValueError, match="WorldSpec has no field color; it has"):
+        WorldSpec.from_json(told | {"color": "blue"})
     with pytest.raises(ValueError, match="WorldSpec needs block; found"):
         WorldSpec.from_json({name: value for name, value in told.items() if name != "block"})
 
@@ -236,9 +236,9 @@ def test_sigreg_is_small_for_a_normal_and_large_otherwise():
 def test_what_the_paper_has_not_is_off_at_paper_scale(task):
     scale = paper(task)
     config = scale.planner_train
-    assert scale.practised_train == config
-    assert (scale.practice_episodes, scale.train.grounding, scale.refine.steps) == (0, 0.0, 0)
-    ours = ("smooth_weight", "way_weight", "deviate_share", "retry_share", "far_share", "start_share")
+    assert scale.on_policy_train == config
+    assert (scale.on_policy_episodes, scale.train.grounding, scale.refine.steps) == (0, 0.0, 0)
+    ours = ("smooth_weight", "tracking_weight", "perturb_prob", "recovery_prob", "far_goal_prob", "init_average")
     assert [getattr(config, name) for name in ours] == [0.0] * 6
 
 

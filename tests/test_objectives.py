@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from leplanner.planner.actions import ActionBox
+from leplanner.core.actions import ActionBox
 from leplanner.planner.objectives import (
     arrival,
     arrival_and_hold,
@@ -14,7 +14,7 @@ from leplanner.planner.objectives import (
     deep_supervision_weights,
     fixed_terminal,
     hold,
-    off_the_way,
+    tracking_loss,
     roughness,
     support_penalty,
 )
@@ -100,16 +100,16 @@ def test_off_the_way_is_charged_before_arrival_only_and_only_where_the_way_is_kn
     way = torch.zeros(4, 3, 2)
     latents = torch.tensor([1.0, 2.0, 9.0]).view(1, 3, 1).expand(4, 3, 2).clone().requires_grad_()
     offset, known = torch.tensor([3, 2, 1, 3]), torch.tensor([True, True, True, False])
-    charged = off_the_way(latents, way, offset, known)
+    charged = tracking_loss(latents, way, offset, known)
     assert charged.tolist() == [(1 + 4) / 2, 1.0, 0.0, 0.0]
     charged.sum().backward()
     assert latents.grad is not None
     assert latents.grad[0, :2].abs().min() > 0
     assert latents.grad[2:].abs().max() == 0
-    assert off_the_way(way, way, offset, known).max() == 0
+    assert tracking_loss(way, way, offset, known).max() == 0
 
 
-def test_roughness_charges_changes_between_neighbouring_actions_across_blocks():
+def test_roughness_charges_changes_between_neighboring_actions_across_blocks():
     actions = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 2.0], [1.0, 2.0]])  # changes: 1, 2 and 0
     blocks = actions.reshape(1, 2, 4)  # two blocks of two actions
     assert roughness(blocks, 2).item() == pytest.approx((1 + 4) / 6)

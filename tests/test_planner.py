@@ -10,15 +10,15 @@ import torch
 from linear_world import BOX, HOLD, OFFSET, SHAPE, LinearWorld, draw, optimal_plan, problem_of
 
 import leplanner as lp
+from leplanner.core.actions import ActionBox
+from leplanner.core.problem import PlanProblem, imagination
 from leplanner.density.mixture import Density, DensityConfig, MixtureDensity
-from leplanner.learning import parse_curriculum, stage_at
-from leplanner.planner.actions import ActionBox
+from leplanner.pipeline.presets import paper, tiny
 from leplanner.planner.checks import check_dynamics, check_planner
 from leplanner.planner.fast import FastPlanner
 from leplanner.planner.model import LePlanner, PlannerConfig
 from leplanner.planner.objectives import arrival_and_hold
 from leplanner.planner.planner import Planner
-from leplanner.planner.problem import PlanProblem, imagination
 from leplanner.planner.train import (
     PlannerTrainConfig,
     as_sample,
@@ -27,9 +27,9 @@ from leplanner.planner.train import (
     pick_step_engine,
     planner_losses,
 )
-from leplanner.presets.scales import paper, tiny
-from leplanner.world.fast_rollout import FastRollout, gelu
-from leplanner.world.world import save_world
+from leplanner.training.loop import parse_curriculum, stage_at
+from leplanner.worlds.lewm.fast_rollout import FastRollout, gelu
+from leplanner.worlds.world import save_world
 
 CPU = torch.device("cpu")
 TINY = tiny("tworoom")
@@ -275,7 +275,7 @@ def test_the_optimum_is_one(rng):
 
 def test_a_deviation_is_one_imagined_block_and_leaves_the_goal():
     world, batch = LinearWorld(), draw(np.random.default_rng(0), 40)
-    sample, taken = replace(as_sample(batch, CPU), way_known=torch.ones(40, dtype=torch.bool)), torch.randn(40, 2)
+    sample, taken = replace(as_sample(batch, CPU), reference_known=torch.ones(40, dtype=torch.bool)), torch.randn(40, 2)
     moved = deviate(sample, taken, world, 1, share=1.0, generator=torch.Generator().manual_seed(3))
     again = deviate(sample, taken, world, 1, share=1.0, generator=torch.Generator().manual_seed(3))
     assert torch.equal(moved.problem.context, again.problem.context)
@@ -292,4 +292,4 @@ def test_a_deviation_is_one_imagined_block_and_leaves_the_goal():
     some = deviate(sample, taken, world, 1, share=0.5, generator=torch.Generator().manual_seed(3))
     same = (some.problem.context == sample.problem.context).flatten(1).all(1)
     assert 5 < int(same.sum()) < 35
-    assert torch.equal(some.way_known, same)  # who begins elsewhere is not on the data's way
+    assert torch.equal(some.reference_known, same)  # who begins elsewhere is not on the data's way

@@ -11,16 +11,16 @@ import torch
 from conftest import synthetic_episodes
 
 import leplanner as lp
+from leplanner.core.problem import PlanProblem
 from leplanner.data.cache import LatentCache
 from leplanner.density.mixture import Density, DensityConfig, MixtureDensity
 from leplanner.density.train import train_density
-from leplanner.learning import OPTIMIZERS, Learner, read_metrics
-from leplanner.muon import Muon
+from leplanner.pipeline.presets import tiny
 from leplanner.planner.checks import check_planner
 from leplanner.planner.planner import load_bundle
-from leplanner.planner.problem import PlanProblem
 from leplanner.planner.train import train_planner
-from leplanner.presets.scales import tiny
+from leplanner.training.loop import OPTIMIZERS, TrainState, read_metrics
+from leplanner.training.muon import Muon
 
 TINY = tiny("tworoom")
 SETTINGS = replace(TINY.planner_train, steps=8, batch=8, validate_every=4, precision="fp32")
@@ -58,25 +58,25 @@ def test_a_stopped_run_continues_bit_for_bit(run, tmp_path, optimizer):
 @pytest.mark.parametrize("steps", [1, 2, 19, 20])
 def test_however_few_steps_have_a_schedule(steps):
     """With 19, a warm-up of 5 % would be none, by which PyTorch divides."""
-    learner = Learner(torch.nn.Linear(2, 2), replace(SETTINGS, steps=steps), torch.device("cpu"), "run")
+    state_ = TrainState(torch.nn.Linear(2, 2), replace(SETTINGS, steps=steps), torch.device("cpu"), "run")
     for _ in range(steps):
-        learner.step(lambda generator: {"loss": learner.state(torch.ones(1, 2)).square().sum()})
-    assert learner.schedules[0].get_last_lr()[0] <= SETTINGS.learning_rate * (1 + 1e-9)
+        state_.step(lambda generator: {"loss": state_.state(torch.ones(1, 2)).square().sum()})
+    assert state_.schedules[0].get_last_lr()[0] <= SETTINGS.learning_rate * (1 + 1e-9)
 
 
 def test_muon_gets_the_matrices_and_adamw_the_rest(run, tmp_path):
     model = run(tmp_path / "model").model.requires_grad_(True)
-    learner = Learner(model, SETTINGS, torch.device("cpu"), "run", "muon")
+    state_ = TrainState(model, SETTINGS, torch.device("cpu"), "run", "muon")
     adamw, muon = (
         {id(weight) for group in optimizer.param_groups for weight in group["params"]}
-        for optimizer in learner.optimizers
+        for optimizer in state_.optimizers
     )
     assert adamw.isdisjoint(muon)
     assert adamw | muon == {id(weight) for weight in model.parameters()}
     assert {id(model.consequence_in.weight), id(model.refine.blocks[0].qkv.weight)} <= muon
     assert id(model.plan_query) in adamw  # a table of vectors, no map
     with pytest.raises(ValueError, match="adamw, muon"):
-        Learner(model, SETTINGS, torch.device("cpu"), "run", "sgd")
+        TrainState(model, SETTINGS, torch.device("cpu"), "run", "sgd")
 
 
 @pytest.mark.parametrize("shape", [(24, 64), (64, 24), (32, 32)])

@@ -12,10 +12,10 @@ from test_lewm import problem, randomise
 
 from leplanner.cli.main import main
 from leplanner.tasks.swm_runtime import import_swm
-from leplanner.world.encoders import ViTConfig
-from leplanner.world.lewm import LeWM, LeWMConfig
-from leplanner.world.release import _NEW_TO_OLD, export_release, import_release, rename
-from leplanner.world.world import World, WorldSpec, load_world
+from leplanner.worlds.lewm.encoders import ViTConfig
+from leplanner.worlds.lewm.model import LeWM, LeWMConfig
+from leplanner.worlds.lewm.release import _NEW_TO_OLD, export_release, import_release, rename
+from leplanner.worlds.world import World, WorldSpec, load_world
 
 SMALL = LeWMConfig(encoder=ViTConfig(56, 14, 192, 12, 3), depth=2, heads=2, head_dim=16, mlp=64, projector=32)
 MLP = {"_target_": "stable_worldmodel.wm.lewm.module.MLP", "input_dim": 192, "output_dim": 192, "hidden_dim": 32}

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from leplanner.artifacts import read_json, read_lines
-from leplanner.evaluation.films import load_film, save_film
 from leplanner.evaluation.manifest import draw_manifest, load_manifest, save_manifest
 from leplanner.evaluation.methods import METHODS
 from leplanner.evaluation.properties import PROPERTIES, SEARCH, families
 from leplanner.evaluation.runner import EvaluationConfig, evaluate
-from leplanner.evaluation.summary import plain, summarise
+from leplanner.evaluation.summary import plain, summarize
+from leplanner.evaluation.videos import load_video, save_video
 from leplanner.planner.planner import save_bundle
 from leplanner.report.browser import browsable, outcome
 from leplanner.report.page import write_page
@@ -22,7 +22,7 @@ from leplanner.report.pictures import TARGET, framed, outlined, sprite
 from leplanner.report.tables import counted_trials, read_evaluation
 from leplanner.tasks import TASKS
 
-TRIALS, FILMED = 6, 2
+TRIALS, VIDEOS = 6, 2
 
 
 @pytest.fixture(scope="module")
@@ -31,14 +31,14 @@ def evaluated(tiny_planner, tworoom, tmp_path_factory):
     save_bundle(tiny_planner, folder / "bundle")
     manifest = draw_manifest(TASKS["tworoom"], tworoom, TRIALS, 1, "official")
     save_manifest(manifest, folder / "manifest.json")
-    config = EvaluationConfig(("leplanner", "replay", "nothing"), (1,), seed=1, films=FILMED)
+    config = EvaluationConfig(("leplanner", "replay", "no-op"), (1,), seed=1, videos=VIDEOS)
     rows = evaluate(folder / "bundle", folder / "manifest.json", config, folder / "rows.jsonl", workers=2)
-    summary = plain(summarise(rows, "leplanner"), "tworoom", "leplanner", manifest.digest, config.settings, rows)
+    summary = plain(summarize(rows, "leplanner"), "tworoom", "leplanner", manifest.digest, config.settings, rows)
     (folder / "summary.json").write_text(json.dumps(summary))
-    for path in (folder / "films").glob("leplanner-*"):
-        thoughts = load_film(path).thoughts
+    for path in (folder / "videos").glob("leplanner-*"):
+        trace = load_video(path).trace
         (folder / "imagined").mkdir(exist_ok=True)
-        frames = np.zeros((*thoughts.imagined.shape[:2], 32, 32, 3), np.uint8)
+        frames = np.zeros((*trace.imagined.shape[:2], 32, 32, 3), np.uint8)
         frames += (40 * np.arange(frames.shape[1], dtype=np.uint8) + 20).reshape(1, -1, 1, 1, 1)
         np.savez(folder / "imagined" / path.name, frames=frames)
     return folder
@@ -75,7 +75,7 @@ def test_it_opens_in_a_browser_without_a_word(opened):
 def test_the_numbers_on_the_page_are_those_of_the_rows(opened, evaluated):
     page, _ = opened
     rows = read_lines(evaluated / "rows.jsonl")
-    for name, title in (("leplanner", "LePlanner"), ("replay", "replay of the data"), ("nothing", "do nothing")):
+    for name, title in (("leplanner", "LePlanner"), ("replay", "replay of the data"), ("no-op", "no-op")):
         won = [row["success_any"] for row in rows if row["method"] == name]
         held = [row["success_held"] for row in rows if row["method"] == name]
         cells = page.locator("#s1 table tbody tr").filter(has=page.get_by_text(title, exact=True)).locator("td")
@@ -97,14 +97,14 @@ def test_filters_choose_rows(opened, evaluated):
     assert shown.count() == len(missed)
     assert page.locator("#count").inner_text() == f"{len(missed)} trials, 0 reached"
     page.select_option("#f-outcome", "")
-    page.select_option("#f-film", "1")
-    assert shown.count() == FILMED * 3
-    page.select_option("#f-film", "")
+    page.select_option("#f-video", "1")
+    assert shown.count() == VIDEOS * 3
+    page.select_option("#f-video", "")
 
 
 def test_a_trial_plays_with_the_keyboard(opened):
     page, said = opened
-    page.select_option("#f-film", "1")
+    page.select_option("#f-video", "1")
     page.locator("#rows button").first.focus()
     page.keyboard.press("Enter")
     page.wait_for_function("Number(document.getElementById('time').value) >= 3")
@@ -116,15 +116,15 @@ def test_a_trial_plays_with_the_keyboard(opened):
     page.keyboard.press("ArrowRight")
     assert page.locator("#time").input_value() == str(int(stopped) + 1)
     assert page.locator("#p-step").inner_text().startswith(f"step {2 * (int(stopped) + 1)}, ")
-    for canvas, colours in (("p-real", 3), ("p-curve", 4), ("p-imagined", 5)):
+    for canvas, colors in (("p-real", 3), ("p-curve", 4), ("p-imagined", 5)):
         found = page.evaluate(
             "id => { const c = document.getElementById(id);"
             "const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data, s = new Set();"
             "for (let i = 0; i < d.length; i += 4) s.add(d.slice(i, i + 4).join()); return s.size; }",
             canvas,
         )
-        assert found >= colours, canvas
-    page.select_option("#f-film", "")
+        assert found >= colors, canvas
+    page.select_option("#f-video", "")
     assert said == []
 
 
@@ -154,7 +154,7 @@ def test_the_browser_lists_every_row(evaluated):
     listed = browsable(evaluated, read_evaluation(evaluated))
     rows = read_lines(evaluated / "rows.jsonl")
     assert len(listed) == len(rows) == 3 * TRIALS
-    assert sum(row["film"] is not None for row in listed) == 3 * FILMED
+    assert sum(row["video"] is not None for row in listed) == 3 * VIDEOS
     assert counted_trials(evaluated, TRIALS) == list(range(TRIALS))
     assert outcome({"success_any": True, "success_held": False}) == "left"
 
@@ -163,7 +163,7 @@ def test_a_trial_that_raised_is_left_out_and_the_last_is_not(evaluated, tmp_path
     shutil.copytree(evaluated, tmp_path / "raised")
     rows, summary = read_lines(evaluated / "rows.jsonl"), read_json(evaluated / "summary.json")
     rows = [
-        row | {"error": "ValueError: no"} if (row["method"], row["trial"]) == ("nothing", 1) else row for row in rows
+        row | {"error": "ValueError: no"} if (row["method"], row["trial"]) == ("no-op", 1) else row for row in rows
     ]
     (tmp_path / "raised" / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for method in summary["methods"]:
@@ -184,7 +184,7 @@ def test_who_imagines_nothing_has_a_page_without_the_cost_of_it(evaluated, tmp_p
 
 
 def test_filming_changes_nothing_that_a_method_sees(tiny_planner, evaluated, simulators, monkeypatch):
-    """The frames that reach the encoder are the same bytes, filmed or not, and none carries the target's colour."""
+    """The frames that reach the encoder are the same bytes, recorded or not, and none carries the target's color."""
     from leplanner.evaluation.methods import make_method
     from leplanner.evaluation.runner import run_trial
 
@@ -202,27 +202,27 @@ def test_filming_changes_nothing_that_a_method_sees(tiny_planner, evaluated, sim
     trial = manifest.trials[0]
     policy = make_method("leplanner", tiny_planner, None, manifest.budget)(trial)
     looks = []
-    for filmed in (False, True):
+    for recorded in (False, True):
         seen.clear()
         arguments = (TASKS["tworoom"], simulators("tworoom"), tiny_planner, policy, trial, manifest, 1)
-        outcome, film = run_trial(*arguments, EvaluationConfig(), filmed)
+        outcome, video = run_trial(*arguments, EvaluationConfig(), recorded)
         looks.append((list(seen), outcome["final_error"]))
-        assert (film is not None) == filmed
+        assert (video is not None) == recorded
     assert looks[0] == looks[1]
 
 
 def test_overlays_are_drawn_on_copies(evaluated):
-    film = load_film(next((evaluated / "films").glob("leplanner-*")))
-    before = {name: np.array(value) for name, value in vars(film).items() if name != "thoughts"}
-    assert (outlined(film.frames, film.target) == TARGET).all(axis=-1).any(axis=(1, 2)).all()
-    framed(film)
+    video = load_video(next((evaluated / "videos").glob("leplanner-*")))
+    before = {name: np.array(value) for name, value in vars(video).items() if name != "trace"}
+    assert (outlined(video.frames, video.target) == TARGET).all(axis=-1).any(axis=(1, 2)).all()
+    framed(video)
     for name, value in before.items():
-        np.testing.assert_array_equal(getattr(film, name), value)
+        np.testing.assert_array_equal(getattr(video, name), value)
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_a_target_is_where_the_goal_shows_it(name, simulators):
-    from leplanner.evaluation.camera import Camera
+    from leplanner.evaluation.capture import Camera
 
     task, sim = TASKS[name], simulators(name)
     sim.start(np.random.default_rng(4))
@@ -237,30 +237,30 @@ def test_a_target_is_where_the_goal_shows_it(name, simulators):
 
 
 def test_films_are_kept_whole(evaluated, tmp_path):
-    path = next((evaluated / "films").glob("leplanner-*"))
-    film = load_film(path)
-    assert film.thoughts.distances.shape == (10, 4, 5)
-    assert film.thoughts.decided.tolist() == list(range(0, 50, 5))
-    save_film(film, tmp_path / "again.npz")
-    again = load_film(tmp_path / "again.npz")
-    np.testing.assert_array_equal(again.thoughts.imagined, film.thoughts.imagined)
-    np.savez(tmp_path / "old.npz", frames=film.frames)
+    path = next((evaluated / "videos").glob("leplanner-*"))
+    video = load_video(path)
+    assert video.trace.distances.shape == (10, 4, 5)
+    assert video.trace.decided.tolist() == list(range(0, 50, 5))
+    save_video(video, tmp_path / "again.npz")
+    again = load_video(tmp_path / "again.npz")
+    np.testing.assert_array_equal(again.trace.imagined, video.trace.imagined)
+    np.savez(tmp_path / "old.npz", frames=video.frames)
     with pytest.raises(ValueError, match="another version"):
-        load_film(tmp_path / "old.npz")
-    assert load_film(next((evaluated / "films").glob("nothing-*"))).thoughts.decided.size == 0
+        load_video(tmp_path / "old.npz")
+    assert load_video(next((evaluated / "videos").glob("nothing-*"))).trace.decided.size == 0
 
 
 def test_the_capability_table_is_the_papers():
     """Its Table 1, without TD-MPC2, which is not among our methods."""
     printed = {
         "CEM / MPPI / iCEM": "no yes yes yes yes no",
-        "Gradient optimisation": "no yes yes yes yes no",
+        "Gradient optimization": "no yes yes yes yes no",
         "GCBC / GCIQL / GCIVL": "yes no no yes yes yes",
         "GC-IDM": "yes no no no yes yes",
         "LePlanner": "yes partly yes yes yes yes",
     }
     assert {one.family: " ".join(one.marks) for one in families()} == printed
-    assert set(PROPERTIES) == set(METHODS) - {"random", "nothing", "replay"}
+    assert set(PROPERTIES) == set(METHODS) - {"random", "no-op", "replay"}
     assert {name for name, one in PROPERTIES.items() if one.no_online_search == "no"} == set(SEARCH)
 
 

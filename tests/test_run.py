@@ -1,4 +1,4 @@
-"""`leplanner run`, films and pages: one command from nothing to a measured bundle."""
+"""`leplanner run`, videos and pages: one command from nothing to a measured bundle."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import pytest
 
 import leplanner as lp
 from leplanner.artifacts import read_json
-from leplanner.cli.bundle import make_bundle
 from leplanner.cli.main import main
-from leplanner.evaluation.films import Film, Thoughts, film_path, load_film
+from leplanner.evaluation.videos import Video, PlanTraceLog, video_path, load_video
+from leplanner.pipeline.bundle import make_bundle
 from leplanner.report.card import Making
-from leplanner.report.page import verdict, write_page
+from leplanner.report.page import outcome_text, write_page
 from leplanner.report.pictures import animation
-from leplanner.world.encoders import ViTConfig
-from leplanner.world.lewm import LeWM, LeWMConfig
-from leplanner.world.release import export_release
-from leplanner.world.world import World, WorldSpec
+from leplanner.worlds.lewm.encoders import ViTConfig
+from leplanner.worlds.lewm.model import LeWM, LeWMConfig
+from leplanner.worlds.lewm.release import export_release
+from leplanner.worlds.world import World, WorldSpec
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +36,8 @@ def finished(tmp_path_factory):
 
 def table_lines(summary) -> list[list[str]]:
     """Every cell of the results, as card and page must show them."""
-    titles = {"leplanner": "LePlanner", "leplanner-keep": "LePlanner-keep", "gcidm": "GC-IDM"}
-    titles |= {"nothing": "do nothing", "replay": "replay of the data"}
+    titles = {"leplanner": "LePlanner", "leplanner-reuse": "LePlanner-reuse", "gcidm": "GC-IDM"}
+    titles |= {"no-op": "no-op", "replay": "replay of the data"}
     lines = []
     for m in summary["methods"]:
         pace = f"m = {m['replan']}" if m["replan"] else "every action"
@@ -93,14 +93,14 @@ def test_data_that_practice_cannot_add_to_is_refused_at_once(finished, tmp_path,
 
 
 def test_stages_that_were_made_by_hand_are_refused_at_once(tmp_path, capsys):
-    """A run that practises makes them from other data, an hour later."""
+    """A run that practices makes them from other data, an hour later."""
     (tmp_path / "latents").mkdir()
     assert main(["run", "pusht", "--scale", "tiny", "--out", str(tmp_path)]) == 1
     assert f"{tmp_path / 'latents'} is of another run" in " ".join(capsys.readouterr().err.split())
     assert [path.name for path in tmp_path.iterdir()] == ["latents"]
-    (tmp_path / "practised.h5").touch()  # by a planner that is not of this run
+    (tmp_path / "on_policy.h5").touch()  # by a planner that is not of this run
     assert main(["run", "pusht", "--scale", "tiny", "--out", str(tmp_path)]) == 1
-    assert f"{tmp_path / 'practised.h5'}, {tmp_path / 'latents'} are of another run" in " ".join(
+    assert f"{tmp_path / 'on_policy.h5'}, {tmp_path / 'latents'} are of another run" in " ".join(
         capsys.readouterr().err.split()
     )
 
@@ -132,7 +132,7 @@ def test_run_on_a_released_world(finished, tmp_path, capsys):
     words = ["run", "tworoom", "--scale", "tiny", "--world", str(tmp_path / "release"), "--trials", "1"]
     words += ["--search-trials", "0", "--out", str(tmp_path / "run")]
     assert main([*words, "--data", data]) == 0
-    assert not (tmp_path / "run" / "refined").exists()
+    assert not (tmp_path / "run" / "finetuned").exists()
     card = (tmp_path / "run" / "bundle" / "README.md").read_text()
     assert f"World: imported from {tmp_path / 'release'}" in card
     assert "--data data.h5" in card
@@ -166,17 +166,17 @@ def test_films_show_what_the_rows_say(finished):
     base, _ = finished
     folder = base / "measured"
     rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
-    assert len(list((folder / "films").iterdir())) == len(rows)
+    assert len(list((folder / "videos").iterdir())) == len(rows)
     for row in rows:
         identity = [row[name] for name in ("method", "replan", "trial", "manifest", "seed", "settings", "weights")]
-        film = load_film(film_path(folder, *identity))
-        assert film.frames.shape == (26, 160, 160, 3)
-        assert film.steps.tolist() == list(range(0, 51, 2))
-        assert film.error[-1] == pytest.approx(row["final_error"])
-        assert bool(film.reached[1:].any()) == row["success_any"]
-        assert bool(film.reached[-5:].all()) == row["success_held"]
+        video = load_video(video_path(folder, *identity))
+        assert video.frames.shape == (26, 160, 160, 3)
+        assert video.steps.tolist() == list(range(0, 51, 2))
+        assert video.error[-1] == pytest.approx(row["final_error"])
+        assert bool(video.reached[1:].any()) == row["success_any"]
+        assert bool(video.reached[-5:].all()) == row["success_held"]
         if row["success_any"]:
-            assert f"reached at step {row['first_success']}," in verdict(film, "px")
+            assert f"reached at step {row['first_success']}," in outcome_text(video, "px")
 
 
 def test_the_page_has_every_number_and_film(finished):
@@ -185,9 +185,9 @@ def test_the_page_has_every_number_and_film(finished):
     summary = read_json(base / "bundle" / "evaluation.json")
     for line in table_lines(summary):
         assert "".join(f"<td>{cell}</td>" for cell in line) in page
-    filmed = 3 * len(summary["methods"])
-    assert page.count("data:image/webp") == 2 * filmed  # a film, and its frames for the browser
-    assert page.count("data:image/png") == 3 + 2 * filmed  # goals of trials and of films in the browser, and stills
+    recorded = 3 * len(summary["methods"])
+    assert page.count("data:image/webp") == 2 * recorded  # a video, and its frames for the browser
+    assert page.count("data:image/png") == 3 + 2 * recorded  # goals of trials and of videos in the browser, and stills
     assert not re.search(r'(src|href|srcset)="(?!data:|#)', page)  # nothing from elsewhere
     with pytest.raises(ValueError, match=r"summary\.json"):
         write_page([base], base / "nothing.html")
@@ -210,10 +210,10 @@ def test_a_border_is_drawn_on_copies_and_says_when_the_goal_is_reached():
     frames = np.zeros((3, 16, 16, 3), np.uint8)
     reached = np.array([False, True, False, False, False])
     seen, error = (frames, np.array([0, 2, 4]), frames[0], np.eye(16, dtype=bool)), np.array([9.0, 1.0, 3.0, 4.0, 5.0])
-    film = Film(*seen, reached, error, np.zeros((5, 2)), Thoughts.none())
-    assert animation(film).startswith("data:image/webp;base64,")
+    video = Video(*seen, reached, error, np.zeros((5, 2)), PlanTraceLog.none())
+    assert animation(video).startswith("data:image/webp;base64,")
     assert frames.sum() == 0
-    assert verdict(film, "px") == "reached at step 1, did not stay; 5 px away at the end"
+    assert outcome_text(video, "px") == "reached at step 1, did not stay; 5 px away at the end"
 
 
 def test_a_page_needs_no_torch():
@@ -223,13 +223,13 @@ def test_a_page_needs_no_torch():
 
 
 @pytest.mark.slow
-def test_a_task_that_practises(tmp_path, capsys):
+def test_a_task_that_practices(tmp_path, capsys):
     """The planner plays, the world is refined on what it did, and the planner is trained on, round by round."""
     words = ["run", "pusht", "--scale", "tiny", "--trials", "1", "--search-trials", "0", "--out", str(tmp_path)]
     assert main(words) == 0
     early, late = (read_json(tmp_path / name / "planner" / "config.json") for name in ("round-0", "."))
     assert late["provenance"]["inputs"]["start"]
-    assert (late["training"]["config"]["retry_share"], late["training"]["config"]["curriculum"]) == (0.15, "0:5")
+    assert (late["training"]["config"]["recovery_prob"], late["training"]["config"]["curriculum"]) == (0.15, "0:5")
     assert late["digest"] != early["digest"]
     card = (tmp_path / "bundle" / "README.md").read_text()
     assert card.count("Practice: 16 episodes of 50 actions") == 2

@@ -7,7 +7,7 @@ import pytest
 
 from leplanner.data.collect import CollectConfig, run_episode
 from leplanner.tasks import TASKS, get_task
-from leplanner.tasks.pusht import block_centre
+from leplanner.tasks.pusht import block_center
 from leplanner.tasks.spec import wrapped
 
 NAMES = list(TASKS)
@@ -68,9 +68,9 @@ def test_cube_success_is_the_blocks_position():
 def test_state_set_then_get_is_exact(name, simulators, rng):
     sim = simulators(name)
     sim.start(rng)
-    behaviour = TASKS[name].behaviour(sim, rng)
+    behavior = TASKS[name].behavior(sim, rng)
     for _ in range(12):
-        sim.step(behaviour.act().astype(np.float32))
+        sim.step(behavior.act().astype(np.float32))
     state = sim.state()
     assert state.shape == (TASKS[name].state_dim,)
     sim.start(rng)
@@ -83,15 +83,15 @@ def test_corrections_come_back_with_the_block_nearer(simulators, rng):
     """Back where the agent was beside the block, within a plan's 25 actions, and the block has come towards it."""
     task, sim = TASKS["pusht"], simulators("pusht")
 
-    def corrections(behaviour, episodes=40):
+    def corrections(behavior, episodes=40):
         found = total = 0
         for _ in range(episodes):
             sim.start(rng)
-            player, states = behaviour(sim, rng), []
+            player, states = behavior(sim, rng), []
             for _ in range(100):
                 states.append(sim.state())
                 sim.step(player.act())
-            agent, block = np.array(states)[:, :2], np.array([block_centre(state) for state in states])
+            agent, block = np.array(states)[:, :2], np.array([block_center(state) for state in states])
             aside = agent[:-25] - block[:-25]
             distance = np.linalg.norm(aside, axis=1)
             nearer = ((block[25:] - block[:-25]) * aside).sum(axis=1) / distance
@@ -99,7 +99,7 @@ def test_corrections_come_back_with_the_block_nearer(simulators, rng):
             found, total = found + (back & (distance < 110) & (nearer > 8)).sum(), total + len(back)
         return found / total
 
-    assert corrections(task.correcting) > 2 * corrections(task.behaviour)
+    assert corrections(task.correcting) > 2 * corrections(task.behavior)
 
 
 @pytest.mark.parametrize(("name", "least"), [("tworoom", 1.0), ("pusht", 0.9), ("reacher", 1.0), ("cube", 1.0)])

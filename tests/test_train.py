@@ -10,15 +10,15 @@ import pytest
 import torch
 
 from leplanner.data.windows import ActionScale, WorldWindows
-from leplanner.learning import prefetch
-from leplanner.precision import pick_device, pick_precision
-from leplanner.presets.scales import tiny
+from leplanner.pipeline.presets import tiny
 from leplanner.tasks import TASKS
-from leplanner.world.lewm import LeWM
-from leplanner.world.probe import probe_world
-from leplanner.world.train import train_world
-from leplanner.world.validate import calibrate, ridge
-from leplanner.world.world import WorldSpec, load_world, normalise, save_world
+from leplanner.training.loop import prefetch
+from leplanner.training.precision import pick_device, pick_precision
+from leplanner.worlds.lewm.model import LeWM
+from leplanner.worlds.probe import probe_world
+from leplanner.worlds.train import train_world
+from leplanner.worlds.validate import calibrate, ridge
+from leplanner.worlds.world import WorldSpec, load_world, normalize, save_world
 
 PRESET = tiny("tworoom")
 TASK = TASKS["tworoom"]
@@ -65,7 +65,7 @@ def test_training_learns(tworoom, tmp_path):
 
 
 def test_calibration_measures_the_statistics_of_the_weights_as_they_are(tworoom):
-    """After it, normalised activations over the same batches have mean 0 and variance 1, whatever ran before."""
+    """After it, normalized activations over the same batches have mean 0 and variance 1, whatever ran before."""
     spec = WorldSpec("tworoom", PRESET.model, 5, (0.0, 0.0), (1.0, 1.0))
     model = LeWM(PRESET.model)
     windows = WorldWindows(tworoom, np.arange(20), ActionScale(np.zeros(2), np.ones(2)), 5, 3)
@@ -74,7 +74,7 @@ def test_calibration_measures_the_statistics_of_the_weights_as_they_are(tworoom)
     rng = np.random.default_rng(1)  # the batches that calibration draws
     frames = np.concatenate([windows.draw(rng, 64).frames.reshape(-1, 32, 32, 3) for _ in range(4)])
     with torch.no_grad():
-        hidden = model.projector.net[:2](model.encoder(normalise(torch.from_numpy(frames), spec)))
+        hidden = model.projector.net[:2](model.encoder(normalize(torch.from_numpy(frames), spec)))
     assert hidden.mean(0).abs().max() < 1e-2
     assert (hidden.var(0) - 1).abs().max() < 0.2
     assert not model.training

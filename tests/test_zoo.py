@@ -15,10 +15,10 @@ from safetensors import safe_open
 import leplanner as lp
 from leplanner.artifacts import read_json
 from leplanner.cli.main import main
+from leplanner.core.problem import PlanProblem
 from leplanner.evaluation.manifest import load_manifest
 from leplanner.evaluation.properties import OURS
 from leplanner.evaluation.runner import EvaluationConfig, evaluate
-from leplanner.planner.problem import PlanProblem
 from leplanner.tasks import TASKS
 from leplanner.zoo import shipped
 
@@ -50,7 +50,7 @@ def test_its_card_says_what_was_measured(name):
     assert load_manifest(folder / "manifest.json").digest == summary["manifest"]
     assert summary["manifest"] in card
     assert f"leplanner run {name}" in card
-    assert {m["method"] for m in summary["methods"]} >= {"leplanner", "random", "nothing", "replay"}
+    assert {m["method"] for m in summary["methods"]} >= {"leplanner", "random", "no-op", "replay"}
     measured = {m["weights"] for m in summary["methods"] if m["method"] == "leplanner"}
     assert measured == {lp.load(name).digest}
     for m in summary["methods"]:
@@ -104,10 +104,10 @@ def test_the_zoo_is_listed(capsys):
 @pytest.mark.slow
 def test_the_demo_films_every_task(tmp_path, capsys):
     assert main(["demo", "--trials", "1", "--samples", "20", "--rounds", "2", "--out", str(tmp_path)]) == 0
-    assert "films:" in capsys.readouterr().out
+    assert "videos:" in capsys.readouterr().out
     page = (tmp_path / "report.html").read_text()
-    films = 2 * len(TASKS)  # of two methods
-    assert page.count("data:image/webp") == 2 * films  # each as an animation, and as frames to play one by one
+    videos = 2 * len(TASKS)  # of two methods
+    assert page.count("data:image/webp") == 2 * videos  # each as an animation, and as frames to play one by one
 
 
 @pytest.mark.slow

@@ -1,1 +1,12 @@
-"""What LePlanner is compared with: floors, a ceiling, search, and learned policies."""
+"""What LePlanner is compared with: floors, a ceiling, search, and learned policies. One file each, registered here."""
+
+from ..control.methods import METHODS
+from . import gcbc, gcidm, gciql, gcivl, search, simple
+from .learned import register_baseline
+
+for method in search.METHODS:
+    METHODS.register(method)
+for module in (gcidm, gcbc, gcivl, gciql):
+    register_baseline(module.BASELINE)
+for method in simple.METHODS:
+    METHODS.register(method)

@@ -10,15 +10,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from ..control.methods import NO, YES, Properties
+from .learned import LearnedBaseline
+
 
 class GCIDM(nn.Module):
-    name, clones, needs_deadline = "gcidm", True, True
-    every_action = True  # decides before every environment action
+    clones, needs_deadline = True, True
 
-    def __init__(self, latent: int, block_dim: int, block: int, config: GCIDMConfig):
+    def __init__(self, latent_size: int, block_dim: int, block: int, config: GCIDMConfig):
         super().__init__()
         self.config, self.block, self.action_dim = config, block, block_dim // block
-        sizes = (2 * latent, config.width, config.width)
+        sizes = (2 * latent_size, config.width, config.width)
         self.layers = nn.ModuleList([nn.Linear(size, config.width) for size in sizes])
         self.norms = nn.ModuleList([nn.LayerNorm(config.width) for _ in sizes])
         # the horizon scales and shifts every layer
@@ -26,7 +28,7 @@ class GCIDM(nn.Module):
         self.out = nn.Linear(config.width, self.action_dim)
 
     def forward(self, latent: Tensor, goal: Tensor, remaining: Tensor) -> Tensor:
-        """(B, D), (B, D), (B,) environment steps -> the next standardised action (B, d_a)."""
+        """(B, D), (B, D), (B,) environment steps -> the next standardized action (B, d_a)."""
         share = remaining.unsqueeze(-1) / (self.config.max_offset * self.block)
         modulation = self.horizon(share).chunk(6, dim=-1)
         x = torch.cat([latent, goal], dim=-1)
@@ -48,3 +50,8 @@ class GCIDMConfig:
     width: int = 512
     max_offset: int = 10  # 50 environment steps, the whole budget
     random_goals: float = 0.0
+
+
+BASELINE = LearnedBaseline(
+    "gcidm", "GC-IDM", GCIDM, GCIDMConfig, Properties("GC-IDM", YES, NO, NO, NO, YES, YES), replan=0
+)

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from .learned import GOAL_CONDITIONED, LearnedBaseline
 from .networks import MLP, expectile, follow
 
 
 class GCIQL(nn.Module):
-    name, clones, needs_deadline = "gciql", False, False
-    every_action = False  # decides once a block
+    clones, needs_deadline = False, False
 
-    def __init__(self, latent: int, block_dim: int, block: int, config: GCIQLConfig):
+    def __init__(self, latent_size: int, block_dim: int, block: int, config: GCIQLConfig):
         super().__init__()
         self.config = config
-        self.value = MLP(2 * latent, 1, config.width)
-        self.critics = nn.ModuleList([MLP(2 * latent + block_dim, 1, config.width) for _ in range(2)])
+        self.value = MLP(2 * latent_size, 1, config.width)
+        self.critics = nn.ModuleList([MLP(2 * latent_size + block_dim, 1, config.width) for _ in range(2)])
         self.targets = copy.deepcopy(self.critics).requires_grad_(False)
-        self.actor = MLP(2 * latent, block_dim, config.width)
+        self.actor = MLP(2 * latent_size, block_dim, config.width)
 
     def losses(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         z, following, goal, reached = batch["latent"], batch["following"], batch["goal"], batch["reached"]
@@ -49,3 +49,6 @@ class GCIQLConfig:
     expectile: float = 0.9
     discount: float = 0.95
     temperature: float = 3.0
+
+
+BASELINE = LearnedBaseline("gciql", "GCIQL", GCIQL, GCIQLConfig, GOAL_CONDITIONED, replan=1)

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from .learned import GOAL_CONDITIONED, LearnedBaseline
 from .networks import MLP, follow
 
 
 class GCIVL(nn.Module):
-    name, clones, needs_deadline = "gcivl", False, False
-    every_action = False  # decides once a block
+    clones, needs_deadline = False, False
 
-    def __init__(self, latent: int, block_dim: int, block: int, config: GCIVLConfig):
+    def __init__(self, latent_size: int, block_dim: int, block: int, config: GCIVLConfig):
         super().__init__()
         self.config = config
-        self.values = nn.ModuleList([MLP(2 * latent, 1, config.width) for _ in range(2)])
+        self.values = nn.ModuleList([MLP(2 * latent_size, 1, config.width) for _ in range(2)])
         self.targets = copy.deepcopy(self.values).requires_grad_(False)
-        self.actor = MLP(2 * latent, block_dim, config.width)
+        self.actor = MLP(2 * latent_size, block_dim, config.width)
 
     def losses(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         z, following, goal, reached = batch["latent"], batch["following"], batch["goal"], batch["reached"]
@@ -52,3 +52,6 @@ class GCIVLConfig:
     expectile: float = 0.9
     discount: float = 0.95  # a block
     temperature: float = 3.0
+
+
+BASELINE = LearnedBaseline("gcivl", "GCIVL", GCIVL, GCIVLConfig, GOAL_CONDITIONED, replan=1)

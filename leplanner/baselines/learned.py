@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,58 +11,123 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..artifacts import digest_json, digest_tensors, from_dict, provenance, read_json, write_json
+from ..artifacts import (
+    check_digest,
+    digest_json,
+    digest_tensors,
+    from_dict,
+    is_whole,
+    load_modules,
+    read_artifact,
+    write_artifact,
+)
+from ..control.methods import METHODS, NO, PURPLE, YES, Method, MethodInputs, PolicyFor, Properties
 from ..control.policy import Array, Request
+from ..core.actions import ActionSpec
+from ..core.latent import LatentSpec
+from ..core.registry import Registry
 from ..data.cache import LatentCache
-from ..learning import Learner, TrainProgress, learn
-from ..planner.actions import ActionBox
-from ..precision import pick_device
-from ..world.world import World, load_strictly, read_safetensors, write_safetensors
-from .gcbc import GCBC, GCBCConfig
-from .gcidm import GCIDM, GCIDMConfig
-from .gciql import GCIQL, GCIQLConfig
-from .gcivl import GCIVL, GCIVLConfig
+from ..data.windows import plan_windows
+from ..training.loop import OnProgress, TrainState, no_progress, train_loop
+from ..training.optim import OptimConfig
+from ..training.runtime import Runtime
+from ..worlds.base import World
 from .transitions import Transitions, draw_transitions
 
-LEARNED: dict[str, tuple[type, type]] = {
-    "gcidm": (GCIDM, GCIDMConfig),
-    "gcbc": (GCBC, GCBCConfig),
-    "gcivl": (GCIVL, GCIVLConfig),
-    "gciql": (GCIQL, GCIQLConfig),
-}
+GOAL_CONDITIONED = Properties("GCBC / GCIQL / GCIVL", YES, NO, NO, YES, YES, YES)
+READ_LATENTS = ("latent", "following", "goal")
+
+
+@dataclass(frozen=True)
+class LearnedBaseline:
+    """A network, an `nn.Module` made from (latent size, block size A, actions in a block, config), with `losses(batch)`,
+    `blocks(latent, goal, remaining)`, `clones` (its held-out error says how good it is) and `needs_deadline`."""
+
+    name: str
+    title: str
+    network: Any
+    config: type  # with max_offset and random_goals, of the goals it learns from
+    properties: Properties
+    replan: int  # 0: decides before every action; 1: once a block
+
+
+LEARNED: Registry[LearnedBaseline] = Registry("baseline")
+
+
+def register_baseline(baseline: LearnedBaseline) -> LearnedBaseline:
+    """Known to `leplanner baselines`, and as a method to every comparison."""
+
+    def make(inputs: MethodInputs) -> PolicyFor:
+        policy = _trained(baseline.name, inputs)
+        return lambda trial: policy
+
+    def weights(inputs: MethodInputs) -> str:
+        return _trained(baseline.name, inputs).digest
+
+    METHODS.register(
+        Method(
+            baseline.name,
+            baseline.title,
+            "learned",
+            make,
+            PURPLE,
+            baseline.properties,
+            replan=baseline.replan,
+            weights=weights,
+        )
+    )
+    return LEARNED.register(baseline)
+
+
+def _trained(name: str, inputs: MethodInputs) -> LearnedPolicy:
+    if inputs.baselines is None:
+        raise ValueError(f"{name} needs trained baselines: leplanner baselines TASK, then --baselines DIR.")
+    return load_baseline(inputs.baselines / name, inputs.planner.world)
 
 
 @dataclass(frozen=True)
 class BaselineTrainConfig:
-    steps: int = 6000
-    batch: int = 256
-    learning_rate: float = 3e-4
-    weight_decay: float = 0.0
-    warmup_share: float | None = None
-    clip: float = 10.0
-    seed: int = 0
-    precision: str = "fp32"
-    validate_every: int = 500
-    checkpoint_minutes: float = 3.0
+    optim: OptimConfig = field(
+        default_factory=lambda: OptimConfig(
+            steps=6000, batch=256, learning_rate=3e-4, clip=10.0, precision="fp32", validate_every=500
+        )
+    )
+
+
+class BaselineNetwork(nn.Module):
+    """A baseline's network behind a reader of the world's latents."""
+
+    def __init__(self, baseline: LearnedBaseline, settings: Any, latent: LatentSpec, block_dim: int, block: int):
+        super().__init__()
+        self.baseline, self.settings = baseline, settings
+        self.reader, size = latent.reader(settings.width)
+        self.network = baseline.network(size, block_dim, block, settings)
+
+    def losses(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        return self.network.losses(batch | {name: self.reader(batch[name]) for name in READ_LATENTS})
+
+    def blocks(self, latent: Tensor, goal: Tensor, remaining: Tensor) -> Tensor:
+        """Standardized actions of the next decision (B, T * d_a)."""
+        return self.network.blocks(self.reader(latent), self.reader(goal), remaining)
 
 
 class LearnedPolicy:
     """A learned baseline behind a controller: looks at the current frame and the goal."""
 
-    frames, rows = 1, 0
+    frames, transitions = 1, 0
 
-    def __init__(self, model: Any, box: ActionBox):
-        self.model, self.box, self.name = model.eval().requires_grad_(False), box, model.name
+    def __init__(self, model: BaselineNetwork, actions: ActionSpec):
+        self.model, self.actions, self.name = model.eval().requires_grad_(False), actions, model.baseline.name
         self.digest = digest_tensors(model.state_dict())
-        self.stride = 1 if model.every_action else box.block
+        self.stride = model.baseline.replan * actions.block or 1
 
     @torch.no_grad()
     def decide(self, request: Request) -> Array:
         current, goal = request.problem.context[:, -1], request.problem.goal
-        if request.remaining is None and self.model.needs_deadline:
+        if request.remaining is None and self.model.network.needs_deadline:
             raise ValueError(f"{self.name} must know the deadline: give the controller a budget of actions.")
         remaining = torch.full((len(goal),), float(request.remaining or 0), device=goal.device)
-        return self.box.raw(self.model.blocks(current, goal, remaining).cpu()).numpy()
+        return self.actions.raw(self.model.blocks(current, goal, remaining).cpu()).numpy()
 
 
 def train_baseline(
@@ -72,74 +136,63 @@ def train_baseline(
     cache: LatentCache,
     config: BaselineTrainConfig,
     out: Path,
-    device: str = "auto",
-    on_progress: Callable[[TrainProgress], None] = lambda progress: None,
+    runtime: Runtime | None = None,
+    on_progress: OnProgress = no_progress,
     stop_after: int | None = None,
 ) -> LearnedPolicy:
     """Train to `out`, or continue. Cloning methods keep the weights with the least held-out error; the error of
     imitation says nothing about a value, so the others keep their last."""
-    if name not in LEARNED:
-        raise ValueError(f"Unknown baseline {name!r}; known: {', '.join(LEARNED)}.")
-    make, settings = LEARNED[name][0], LEARNED[name][1]()
-    train, held_out = world.plan_windows(cache, behaviour_only=True)
-    shape = (world.spec.model.latent, world.spec.model.block_dim, world.spec.block)
+    baseline, optim, spec = LEARNED.get(name), config.optim, world.spec
+    settings = baseline.config()
+    train, held_out = plan_windows(world, cache, behavior_only=True)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        model = make(*shape, settings)
+        torch.manual_seed(optim.seed)
+        model = BaselineNetwork(baseline, settings, spec.latent, spec.actions.block_dim, spec.actions.block)
     inputs = {"encoder": world.encoder_digest, "data": cache.data_digest}
     run = digest_json([name, dataclasses.asdict(settings), dataclasses.asdict(config), inputs])
-    learner = Learner(model, config, pick_device(device), run)
+    state = TrainState(model, optim, runtime or Runtime(), run)
     fixed = draw_transitions(held_out, np.random.default_rng(0), 1024, settings.max_offset)
 
     def look() -> dict[str, float]:
         with torch.no_grad():
-            batch = _tensors(fixed, learner.device)
-            remaining = batch["offset"] * world.spec.block
-            predicted = model.blocks(batch["latent"], batch["goal"], remaining)
+            batch = _tensors(fixed, state.device)
+            predicted = model.blocks(batch["latent"], batch["goal"], batch["offset"] * spec.actions.block)
             return {"held_out_error": (predicted - batch["block"][:, : predicted.shape[1]]).square().mean().item()}
 
-    metrics = learn(
-        learner,
+    metrics = train_loop(
+        state,
         out,
-        draw=lambda rng, step: draw_transitions(train, rng, config.batch, settings.max_offset, settings.random_goals),
-        losses=lambda batch, generator: model.losses(_tensors(batch, learner.device)),
+        draw=lambda rng, step: draw_transitions(train, rng, optim.batch, settings.max_offset, settings.random_goals),
+        losses=lambda batch, generator: model.losses(_tensors(batch, state.device)),
         validate=look,
-        counted={"samples": config.batch},
-        best_by="held_out_error" if model.clones else None,
+        counted={"samples": optim.batch},
+        best_by="held_out_error" if model.network.clones else None,
         on_progress=on_progress,
         stop_after=stop_after,
     )
-    if learner.done == config.steps and not (out / "config.json").exists():
-        _save(model, name, settings, shape, out, {"config": dataclasses.asdict(config), "metrics": metrics}, inputs)
-    return LearnedPolicy(model, ActionBox.of(world.spec))
+    if state.finished and not is_whole(out):
+        contents = {"name": name, "settings": dataclasses.asdict(settings), "latent": spec.latent.shape}
+        contents |= {"block_dim": spec.actions.block_dim, "block": spec.actions.block}
+        contents |= {"digest": digest_tensors(model.state_dict())}
+        history = {"config": dataclasses.asdict(config), "metrics": metrics}
+        write_artifact(out, "baseline", contents, {"model": model}, history, **inputs)
+    return LearnedPolicy(model, spec.actions)
 
 
 def load_baseline(folder: str | Path, world: World) -> LearnedPolicy:
     folder = Path(folder)
-    if not (folder / "config.json").exists():
-        raise ValueError(f"No trained baseline at {folder}. Train them with: leplanner baselines {world.spec.task}")
-    config = read_json(folder / "config.json")
-    if config.get("kind") != "leplanner baseline" or config.get("name") not in LEARNED:
-        raise ValueError(f"{folder}/config.json does not describe a known baseline ({', '.join(LEARNED)}).")
+    config = read_artifact(folder, "baseline")
+    baseline = LEARNED.get(config["name"])
     if config["provenance"]["inputs"].get("encoder") != world.encoder_digest:
         raise ValueError(
             f"The baseline at {folder} was trained on another encoder's latents. Train it again on this world's."
         )
-    make, settings = LEARNED[config["name"]]
-    model = make(*config["shape"], from_dict(settings, config["settings"]))
-    load_strictly(model, read_safetensors(folder / "model.safetensors"), str(folder))
-    if digest_tensors(model.state_dict()) != config["digest"]:
-        raise ValueError(f"{folder}: the weights do not match the digest in config.json. Train the baseline again.")
-    return LearnedPolicy(model.to(world.device), ActionBox.of(world.spec))
-
-
-def _save(
-    model: nn.Module, name: str, settings: Any, shape: tuple[int, ...], out: Path, history: Any, inputs: dict[str, str]
-) -> None:
-    write_safetensors(out / "model.safetensors", model)
-    config = {"kind": "leplanner baseline", "name": name, "settings": dataclasses.asdict(settings), "shape": shape}
-    config |= {"digest": digest_tensors(model.state_dict())}
-    write_json(out / "config.json", config | {"training": history, "provenance": provenance(**inputs)})
+    settings = from_dict(baseline.config, config["settings"])
+    latent = LatentSpec(tuple(config["latent"]))
+    model = BaselineNetwork(baseline, settings, latent, config["block_dim"], config["block"])
+    load_modules(folder, {"model": model})
+    check_digest(folder, config["digest"], digest_tensors(model.state_dict()))
+    return LearnedPolicy(model.to(world.device), world.spec.actions)
 
 
 def _tensors(batch: Transitions, device: torch.device) -> dict[str, Tensor]:

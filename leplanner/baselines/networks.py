@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class MLP(nn.Module):
-    """Three hidden layers with layer normalisation, as in OGBench."""
+    """Three hidden layers with layer normalization, as in OGBench."""
 
     def __init__(self, inputs: int, outputs: int, width: int = 512):
         super().__init__()

@@ -14,7 +14,7 @@ Array = np.ndarray
 @dataclass(frozen=True)
 class Transitions:
     latent: Array  # (B, D)
-    block: Array  # (B, A) standardised, leaving it
+    block: Array  # (B, A) standardized, leaving it
     following: Array  # (B, D) the latent one block later
     goal: Array  # (B, D) a latent of the same episode, later; sometimes the following one, for values also another's
     offset: Array  # (B,) blocks from latent to goal; 0 where the goal is of another episode
@@ -32,7 +32,9 @@ def draw_transitions(
     elsewhere = rng.random(count) < random_share
     goal = np.where(elsewhere, windows.current[rng.integers(len(windows.current), size=count)], goal)
     offset = np.where(elsewhere, 0, offset)
-    latent, following, wanted = (windows.latents[rows].astype(np.float32) for rows in (current, current + stride, goal))
+    latent, following, reached = (
+        windows.latents[rows].astype(np.float32) for rows in (current, current + stride, goal)
+    )
     return Transitions(
-        latent, windows.table.leaving(current), following, wanted, offset, (offset == 1).astype(np.float32)
+        latent, windows.table.leaving(current), following, reached, offset, (offset == 1).astype(np.float32)
     )

@@ -14,10 +14,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ..data.episodes import Episodes
 from ..data.windows import ActionScale, PlanWindows, WorldWindows
-from ..precision import autocast, keep_freed_memory, matmul_gflops, pick_precision
-from ..presets.scales import BLOCK, Scale, get_scale
-from ..world.lewm import LeWM
-from ..world.train import TrainingState, world_loss
+from ..pipeline.presets import BLOCK, Scale, get_scale
+from ..training.precision import autocast, keep_freed_memory, matmul_gflops, pick_precision
+from ..worlds.lewm.model import LeWM
+from ..worlds.train import TrainingState, world_loss
 from . import bench_plan, bench_train
 from .options import Json, MaybeInt, ScaleInt, TaskName
 from .progress import console

@@ -17,17 +17,17 @@ from rich.table import Table
 from ..baselines.gcidm import GCIDM, GCIDMConfig
 from ..baselines.learned import LearnedPolicy
 from ..control.policy import PlannerPolicy, Policy
+from ..core.actions import ActionBox
 from ..evaluation.latency import Latency, measure_latency
 from ..evaluation.limits import Machine, PlanWork, measure_machine, plan_work
 from ..evaluation.methods import make_method
 from ..evaluation.properties import SEARCH
-from ..planner.actions import ActionBox
-from ..planner.engine import ENGINES, OnnxEncoder, random_problem
+from ..pipeline.presets import BLOCK, get_scale
+from ..planner.engines.engine import ENGINES, OnnxEncoder, random_problem
 from ..planner.model import LePlanner
 from ..planner.planner import TaskPlanner, save_bundle
-from ..presets.scales import BLOCK, get_scale
-from ..world.lewm import LeWM
-from ..world.world import World, WorldSpec
+from ..worlds.lewm.model import LeWM
+from ..worlds.world import World, WorldSpec
 from .options import Comma, Json, MaybeInt, TaskName
 from .progress import console, errors
 
@@ -188,9 +188,9 @@ def ratios(rows: list[Row], machine: Machine, work: PlanWork) -> dict[str, float
             made[f"{name} plan time / ours"] = found[name, "torch", 1].plan_ms / one.plan_ms
     if ("leplanner", "eager", 1) in found:
         made["our eager / our fastest"] = found["leplanner", "eager", 1].plan_ms / one.plan_ms
-    if ("leplanner-keep", one.engine, 1) in found:
+    if ("leplanner-reuse", one.engine, 1) in found:
         made["keeping the last plan where it is nearer / always the new one"] = (
-            found["leplanner-keep", one.engine, 1].plan_ms / one.plan_ms
+            found["leplanner-reuse", one.engine, 1].plan_ms / one.plan_ms
         )
     for size in sorted(set(best) - {1}):
         made[f"plans/s at batch {size} / at batch 1"] = size * one.plan_ms / best[size].plan_ms

@@ -12,19 +12,19 @@ import torch
 from rich.table import Table
 from torch import Tensor
 
+from ..core.actions import ActionBox
+from ..core.problem import PlanProblem, imagination
 from ..density.mixture import Density, DensityConfig, MixtureDensity
-from ..learning import Learner
-from ..planner.actions import ActionBox
+from ..pipeline.presets import BLOCK, get_scale
 from ..planner.fast import FastPlanner
 from ..planner.model import LePlanner
-from ..planner.problem import PlanProblem, imagination
 from ..planner.train import planner_losses
 from ..planner.validate import Sample
-from ..precision import keep_freed_memory, matmul_gflops, pick_precision
-from ..presets.scales import BLOCK, get_scale
-from ..world.fast_rollout import FastRollout
-from ..world.lewm import LeWM
-from ..world.world import World, WorldSpec
+from ..training.loop import TrainState
+from ..training.precision import keep_freed_memory, matmul_gflops, pick_precision
+from ..worlds.lewm.fast_rollout import FastRollout
+from ..worlds.lewm.model import LeWM
+from ..worlds.world import World, WorldSpec
 from .options import Json, MaybeInt, ScaleInt, TaskName
 from .progress import console, errors
 
@@ -72,7 +72,7 @@ def train(
     def stepper(fast: bool) -> Callable[[], object]:
         model = LePlanner(shape, ActionBox.of(spec))
         settings = replace(config, precision=precision if fast else "fp32")
-        learner = Learner(model, settings, device, "bench", config.optimizer)
+        state_ = TrainState(model, settings, device, "bench", config.optimizer)
         forward = FastPlanner(model) if fast else model
         dynamics = FastRollout(world.model, compiled=True) if fast else world
 
@@ -80,7 +80,7 @@ def train(
             plans = forward(sample.problem, imagination(dynamics, sample.problem))
             return planner_losses(plans, sample, density, config, model.box.block)
 
-        return lambda: learner.step(losses)
+        return lambda: state_.step(losses)
 
     steps = {"plain": stepper(fast=False), "fast": stepper(fast=True)}
     if not json_output:

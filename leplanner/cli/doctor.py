@@ -80,7 +80,7 @@ def doctor(tasks: tuple[str, ...] = tuple(TASKS), json_output: Json = False) -> 
 def _machine() -> list[Finding]:
     import torch
 
-    from ..precision import pick_device, pick_precision
+    from ..training.precision import pick_device, pick_precision
 
     device = pick_device()
     return [
@@ -94,7 +94,7 @@ def _machine() -> list[Finding]:
 
 def _engine(device: str) -> str:
     from ..control.loaded import load
-    from ..planner.engine import pick_engine
+    from ..planner.engines.engine import pick_engine
 
     planner = load("tworoom", device=device)
     return ": ".join(pick_engine("auto", planner.world, planner.model))
@@ -123,7 +123,7 @@ def _try_task(task: Task) -> str:
         rng = np.random.default_rng(0)
         sim.start(rng)
         before = sim.state()
-        sim.step(task.behaviour(sim, rng).act().astype(np.float32))
+        sim.step(task.behavior(sim, rng).act().astype(np.float32))
         frame = sim.render(64)
         if frame.shape != (64, 64, 3) or frame.std() < 1.0:
             raise RuntimeError("the rendered frame is blank")

@@ -1,9 +1,10 @@
-"""The command line: a table from verbs to functions."""
+"""The command line: a table from verbs to what they do. A verb parses, calls one library function, prints."""
 
 from __future__ import annotations
 
+import dataclasses
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import tyro
@@ -12,56 +13,35 @@ from rich.table import Table
 from .. import __version__
 from .progress import console, errors
 
-Verb = Callable[..., Any]
-Verbs = Mapping[str, Any]  # a verb's function, or a table of its own
+Verbs = Mapping[str, Any]  # a function, a dataclass of options with `default` and `run`, or a table of verbs
 
 
 def verbs() -> Verbs:
     """Imported here, not at the top: `leplanner --version` should not wait for torch."""
-    from . import (
-        ablate,
-        baselines,
-        bench,
-        cache,
-        collect,
-        decoder,
-        demo,
-        density,
-        diagnose,
-        doctor,
-        evaluate,
-        export,
-        practice,
-        report,
-        run,
-        train,
-        world,
-        zoo,
-    )
+    from . import ablate, bench, demo, diagnose, doctor, evaluate, export, report, run, stages, world, zoo
 
     return {
         "demo": demo.demo,
         "zoo": zoo.zoo,
-        "run": run.run,
+        "run": run.Run,
         "doctor": doctor.doctor,
-        "collect": collect.collect,
+        "collect": stages.Collect,
         "world": world.VERBS,
-        "cache": cache.cache,
-        "density": density.density,
-        "train": train.train,
-        "practice": practice.practice,
-        "baselines": baselines.baselines,
-        "evaluate": evaluate.evaluate,
-        "decoder": decoder.decoder,
-        "diagnose": diagnose.diagnose,
-        "ablate": ablate.ablate,
+        "cache": stages.Cache,
+        "density": stages.Density,
+        "train": stages.Train,
+        "baselines": stages.Baselines,
+        "evaluate": evaluate.Evaluate,
+        "decoder": stages.Decoder,
+        "diagnose": diagnose.Diagnose,
+        "ablate": ablate.Ablate,
         "report": report.report,
         "export": export.export,
         "bench": bench.VERBS,
     }
 
 
-def _first_line(verb: Verb) -> str:
+def _first_line(verb: Any) -> str:
     return (verb.__doc__ or "").strip().splitlines()[0]
 
 
@@ -77,6 +57,16 @@ def _show_help(table: Verbs, prefix: str) -> None:
         else:
             shown.add_row(f"  {name}", _first_line(verb))
     console.print(shown)
+
+
+def _call(verb: Any, prefix: str, words: list[str]) -> Any:
+    if not dataclasses.is_dataclass(verb):
+        return tyro.cli(verb, prog=prefix, args=words)
+    from .options import preselect
+
+    default = verb.default(preselect(words), words)  # type: ignore[attr-defined]
+    config = (tyro.conf.OmitSubcommandPrefixes, tyro.conf.AvoidSubcommands)
+    return tyro.cli(type(default), prog=prefix, args=words, default=default, config=config).run()
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -98,7 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
             return 2
         chosen, prefix = chosen[name], f"{prefix} {name}"
     try:
-        result = tyro.cli(chosen, prog=prefix, args=words)
+        result = _call(chosen, prefix, words)
     except (ValueError, ImportError, FloatingPointError, RuntimeError, OSError) as error:
         if isinstance(error, RuntimeError) and not str(error).startswith("MuJoCo"):
             raise  # ours to mend, so show where

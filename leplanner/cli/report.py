@@ -17,13 +17,13 @@ def report(
     out: MaybePath = None,
     figures: MaybePath = None,
 ) -> None:
-    """Draw evaluations, diagnostics and ablations as one self-contained HTML page: tables, figures, films of the trials that were
-    filmed, and a browser of all trials. Evaluations of one task at several goal offsets also give its reach.
+    """Draw evaluations, diagnostics and ablations as one self-contained HTML page: tables, figures, videos of the trials that were
+    recorded, and a browser of all trials. Evaluations of one task at several goal offsets also give its reach.
 
     Example: leplanner report runs/tworoom/evaluation/nontrivial-25-42 runs/tworoom/diagnostics --figures figures
 
     Args:
-        runs: folders that `leplanner evaluate`, `diagnose` or `ablate` made; films are there when it ran with --films N.
+        runs: folders that `leplanner evaluate`, `diagnose` or `ablate` made; videos are there when it ran with --videos N.
         out: the page to write (default: report.html in the first folder).
         figures: a folder to keep the page's figures in, as SVG and PNG.
     """

@@ -1,137 +1,92 @@
-"""`leplanner world train|probe|import|export`: the latent world model."""
+"""`leplanner world train|finetune|probe|import|export`: the latent world model."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import replace
+from dataclasses import dataclass, make_dataclass
 from pathlib import Path
+from typing import Annotated, Any
 
-import numpy as np
 from rich.table import Table
 
-from ..data.cache import open_cache
-from ..data.episodes import action_statistics, open_episodes
-from ..learning import TrainProgress
-from ..presets.scales import get_scale
-from ..tasks import get_task
-from ..world.probe import probe_world
-from ..world.refine import refine_world
-from ..world.release import export_release, import_release
-from ..world.train import train_world
-from ..world.world import load_world, save_world
-from .options import Json, MaybeFloats, MaybePath, ScaleFloat, ScaleInt, ScaleStr, Source, TaskName, WorldFolder
+from ..data.formats import open_episodes
+from ..pipeline import stages
+from ..pipeline.paths import RunPaths
+from ..tasks import find_task, get_task
+from ..worlds import find_family, load_world
+from ..worlds.finetune import FinetuneConfig
+from ..worlds.probe import probe_world
+from ..worlds.train import WorldTrainConfig
+from .options import Choice, Compute, Json, MaybeFloats, MaybePath, Source, WorldFolder
 from .progress import bar, console
+from .stages import Flat, show_result
 
 
-def train(
-    task: TaskName,
-    data: MaybePath = None,
-    out: MaybePath = None,
-    scale: str = "compact",
-    steps: ScaleInt = None,
-    batch: ScaleInt = None,
-    learning_rate: ScaleFloat = None,
-    grounding: ScaleFloat = None,
-    seed: ScaleInt = None,
-    precision: ScaleStr = None,
-    device: str = "auto",
-) -> None:
-    """Train a world model on a dataset; killed and started again it continues where it was.
+@dataclass(frozen=True)
+class WorldTrain:
+    """Train a world model on a dataset; resumable.
 
     Example: leplanner world train tworoom --data runs/tworoom/data.h5
-
-    Args:
-        task: tworoom, pusht, reacher or cube.
-        data: HDF5 or Lance dataset (default: runs/TASK/data.h5).
-        out: folder for weights, checkpoint and metrics (default: runs/TASK/world).
-        scale: paper, compact or tiny; sets the defaults of the options below.
-        steps: training steps.
-        batch: windows in a batch.
-        learning_rate: peak of the one-cycle schedule.
-        grounding: weight of the auxiliary state head; 0 is the pure objective.
-        seed: of initialisation, batches, projections and dropout.
-        precision: auto (measured), fp32 or bf16.
-        device: auto, cpu, cuda, mps.
     """
-    preset = get_scale(scale, task)
-    chosen = {"steps": steps, "batch": batch, "learning_rate": learning_rate, "grounding": grounding}
-    chosen |= {"seed": seed, "precision": precision}
-    config = replace(preset.train, **{name: value for name, value in chosen.items() if value is not None})
-    out = out or Path("runs") / task / "world"
-    episodes = open_episodes(data or Path("runs") / task / "data.h5", get_task(task))
-    with bar(f"train world {task}", "steps") as update:
 
-        def show(progress: TrainProgress) -> None:
-            shown = ("prediction", "state", "held_out_error")
-            note = "  ".join(f"{name} {progress.metrics[name]:.4f}" for name in shown if name in progress.metrics)
-            update(progress.step, progress.steps, note)
+    choice: Annotated[Choice, Flat]
+    config: Annotated[WorldTrainConfig, Flat]
+    on: Annotated[Compute, Flat]
+    network: Any
+    objective: Any
+    data: MaybePath = None
+    """HDF5 or Lance dataset (default: runs/TASK/data.h5)"""
+    out: MaybePath = None
+    """folder for weights, checkpoint and metrics (default: runs/TASK/world)"""
 
-        world = train_world(get_task(task), episodes, preset.model, config, out, device=device, on_progress=show)
-    console.print(f"{out}  world {world.digest[:12]}")
+    @staticmethod
+    def default(choice: Choice, words: list[str]) -> Any:
+        """The family's own sizes and loss weights are options too, so the class is made for the family."""
+        preset = choice.preset
+        own = [("network", type(preset.network)), ("objective", type(preset.objective))]
+        options = make_dataclass("WorldTrain", own, bases=(WorldTrain,), frozen=True)
+        options.__doc__ = WorldTrain.__doc__
+        return options(choice, preset.world, Compute(), preset.network, preset.objective)
+
+    def run(self) -> None:
+        choice, paths, preset = self.choice, self.choice.paths, self.choice.preset
+        data, out = self.data or paths.data, self.out or paths.world
+        network = (preset.family, self.network, self.objective, self.config)
+        show_result(stages.make_world(choice.spec, data, *network, out, preset.block, self.on.runtime, bar))
 
 
-def refine(
-    task: TaskName,
-    world: MaybePath = None,
-    latents: MaybePath = None,
-    out: MaybePath = None,
-    scale: str = "compact",
-    steps: ScaleInt = None,
-    batch: ScaleInt = None,
-    learning_rate: ScaleFloat = None,
-    optimizer: ScaleStr = None,
-    horizon: ScaleStr = None,
-    played_share: ScaleFloat = None,
-    seed: ScaleInt = None,
-    precision: ScaleStr = None,
-    device: str = "auto",
-) -> None:
-    """Train a world's predictor on, over several blocks, with its encoder frozen; killed and started again it continues.
+@dataclass(frozen=True)
+class WorldFinetune:
+    """Finetune a world's predictor over several blocks, with its encoder frozen; resumable.
 
-    Example: leplanner world refine pusht
-
-    Args:
-        task: tworoom, pusht, reacher or cube.
-        world: the world to start from (default: runs/TASK/world).
-        latents: the dataset, encoded: leplanner cache (default: runs/TASK/latents).
-        out: folder for the refined world (default: runs/TASK/refined).
-        scale: paper, compact or tiny; sets the defaults of the options below, others for data that a planner played.
-        steps: training steps.
-        batch: rollouts in a batch.
-        learning_rate: peak of the one-cycle schedule.
-        optimizer: adamw, or muon for the matrices of linear layers: fewer steps, each a little longer.
-        horizon: blocks of a rollout by share of the steps, e.g. 0:1,0.6:2,0.85:5.
-        played_share: share of rollouts from what a planner played (`leplanner practice`) instead of from all data.
-        seed: of batches.
-        precision: auto (measured), fp32 or bf16.
-        device: auto, cpu, cuda, mps.
+    Example: leplanner world finetune pusht
     """
-    chosen = {"steps": steps, "batch": batch, "learning_rate": learning_rate, "horizon": horizon}
-    chosen |= {"optimizer": optimizer, "played_share": played_share, "seed": seed, "precision": precision}
-    base, preset = Path("runs") / task, get_scale(scale, task)
-    cache = open_cache(latents or base / "latents")
-    settings = preset.practised_refine if cache.episodes.played is not None else preset.refine
-    config = replace(settings, **{k: v for k, v in chosen.items() if v is not None})
-    if config.steps < 1:
-        raise ValueError(f"The {scale} scale does not refine its worlds. Give --steps to refine one all the same.")
-    out = out or base / "refined"
-    with bar(f"refine world {task}", "steps") as update:
 
-        def show(progress: TrainProgress) -> None:
-            errors = progress.metrics.get("held_out_rollout", [])
-            note = f"held-out error by block {' '.join(f'{error:.4f}' for error in errors)}" if errors else ""
-            update(progress.step, progress.steps, note)
+    choice: Annotated[Choice, Flat]
+    config: Annotated[FinetuneConfig, Flat]
+    on: Annotated[Compute, Flat]
+    world: MaybePath = None
+    """the world to start from (default: runs/TASK/world)"""
+    latents: MaybePath = None
+    """the dataset, encoded: leplanner cache (default: runs/TASK/latents)"""
+    out: MaybePath = None
+    """folder for the finetuned world (default: runs/TASK/finetuned)"""
 
-        refined = refine_world(load_world(world or base / "world"), cache, config, out, device, show)
-    console.print(f"{out}  world {refined.digest[:12]}")
+    @staticmethod
+    def default(choice: Choice, words: list[str]) -> WorldFinetune:
+        """Where on-policy data is asked for, as a run does it in its later rounds."""
+        preset = choice.preset
+        config = preset.on_policy_finetune if "--on-policy-prob" in words else preset.finetune
+        return WorldFinetune(choice, config, Compute())
+
+    def run(self) -> None:
+        paths = self.choice.paths
+        world, latents, out = self.world or paths.world, self.latents or paths.latents, self.out or paths.finetuned
+        show_result(stages.finetune(self.choice.spec, world, latents, self.config, out, self.on.runtime, bar))
 
 
-def probe(
-    folder: WorldFolder,
-    data: MaybePath = None,
-    json_output: Json = False,
-) -> None:
+def probe(folder: WorldFolder, data: MaybePath = None, json_output: Json = False) -> None:
     """Measure a world on held-out episodes: a linear map from latents to the physical state, and the one-step error.
 
     Example: leplanner world probe runs/pusht/world --data runs/pusht/data.h5
@@ -143,7 +98,7 @@ def probe(
     """
     world = load_world(folder)
     task = get_task(world.spec.task)
-    report = probe_world(world, task, open_episodes(data or Path("runs") / task.name / "data.h5", task))
+    report = probe_world(world, task, open_episodes(data or RunPaths.of(task).data, task))
     if json_output:
         print(json.dumps(dataclasses.asdict(report)))
         return
@@ -159,14 +114,15 @@ def probe(
 def import_(
     source: Source,
     task: str,
+    family: str = "lewm",
     data: MaybePath = None,
     action_mean: MaybeFloats = None,
     action_std: MaybeFloats = None,
     out: MaybePath = None,
 ) -> None:
-    """Import a released LeWM checkpoint, strictly: every tensor must fit, and nothing downloaded is executed.
+    """Import a released checkpoint, strictly: every tensor must fit, and nothing downloaded is executed.
 
-    Actions are standardised with the training dataset's statistics, which a release does not contain: give the
+    Actions are standardized with the training dataset's statistics, which a release does not contain: give the
     dataset, or the numbers.
 
     Example: leplanner world import quentinll/lewm-pusht --task pusht --data pusht_expert_train.h5
@@ -174,34 +130,22 @@ def import_(
     Args:
         source: folder or Hugging Face id with config.json and weights.pt (or safetensors).
         task: the task it was trained on.
+        family: the world family it belongs to.
         data: the dataset it was trained on, for the action statistics.
         action_mean: instead of --data, the mean of each action dimension.
         action_std: instead of --data, its standard deviation.
         out: folder to write (default: runs/TASK/world).
     """
-    spec = get_task(task)
-    if data is not None:
-        episodes = open_episodes(data, spec, in_memory=False)
-        mean, std = action_statistics(episodes, np.arange(len(episodes.starts)))  # as its own training did
-        action_mean, action_std = tuple(mean.tolist()), tuple(std.tolist())
-    if action_mean is None or action_std is None:
+    spec = find_task(task)
+    if data is None and (action_mean is None or action_std is None):
         raise ValueError("Importing needs the action statistics: give --data FILE, or --action-mean and --action-std.")
-    if len(action_mean) != spec.action_dim or len(action_std) != spec.action_dim:
-        raise ValueError(
-            f"{spec.title} has {spec.action_dim} action dimensions; got {len(action_mean)} means and {len(action_std)} deviations."
-        )
-    world = import_release(source, task, action_mean, action_std, spec.action_low, spec.action_high)
-    out = out or Path("runs") / task / "world"
-    if (out / "config.json").exists():
-        raise ValueError(f"{out} already holds a world. Choose another --out, or delete it.")
-    inputs = {"data": episodes.digest} if data is not None else {}
-    save_world(world, out, {"source": source}, **inputs)
-    parameters = sum(p.numel() for p in world.model.parameters()) / 1e6
-    console.print(f"{out}  world {world.digest[:12]}, {parameters:.2f} M parameters")
+    statistics = data if data is not None else (action_mean or (), action_std or ())
+    out = out or RunPaths.of(spec).world
+    show_result(stages.import_world(source, spec, find_family(family).name, out, statistics))
 
 
 def export(folder: WorldFolder, out: Path, names: str = "new") -> None:
-    """Write a ViT world as stable-worldmodel's `load_pretrained` reads it.
+    """Write a world as its family's own software reads it: a ViT LeWM for stable-worldmodel's `load_pretrained`.
 
     Example: leplanner world export runs/pusht/world --out runs/pusht/release
 
@@ -210,8 +154,7 @@ def export(folder: WorldFolder, out: Path, names: str = "new") -> None:
         out: folder for config.json and weights.pt.
         names: ViT parameter names of transformers 5.9 and later (new) or earlier (old).
     """
-    export_release(load_world(folder), out, names)
-    console.print(f"{out}")
+    show_result(stages.export_world(folder, out, names))
 
 
-VERBS = {"train": train, "refine": refine, "probe": probe, "import": import_, "export": export}
+VERBS = {"train": WorldTrain, "finetune": WorldFinetune, "probe": probe, "import": import_, "export": export}

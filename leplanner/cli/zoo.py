@@ -7,8 +7,8 @@ import json
 from rich.table import Table
 
 from ..artifacts import read_json
-from ..evaluation.properties import OURS
-from ..report.tables import TITLES, show_rate
+from ..control.methods import METHODS, methods_of
+from ..report.tables import show_rate
 from ..tasks import get_task
 from ..zoo import shipped
 from .options import Json
@@ -23,24 +23,23 @@ def zoo(json_output: Json = False) -> None:
     Args:
         json_output: print JSON instead of a table.
     """
-    found = {name: read_json(folder / "evaluation.json") for name, folder in shipped().items()}
+    evaluations = {name: read_json(folder / "evaluation.json") for name, folder in shipped().items()}
     if json_output:
-        print(json.dumps({name: {"folder": str(shipped()[name]), **value} for name, value in found.items()}))
+        print(json.dumps({name: {"folder": str(shipped()[name]), **value} for name, value in evaluations.items()}))
         return
     table = Table(title="success on nontrivial held-out trials, %, with 95 % intervals")
     for column in ("load by", "method", "replans after", "trials", "any time", "held 5", "MB", "manifest"):
         table.add_column(column, justify="left" if column in ("load by", "method") else "right")
-    for name, evaluation in found.items():
+    for name, evaluation in evaluations.items():
         size = sum(path.stat().st_size for path in shipped()[name].iterdir()) / 1e6
         for row in evaluation["methods"]:
-            if row["method"] not in OURS:
+            if row["method"] not in methods_of("ours"):
                 continue
-            rates = (show_rate(row[kind]) for kind in ("any_time", "held"))
+            rates = (show_rate(row["rates"][metric]) for metric in ("any", "held"))
             blocks = f"{row['replan']} block{'s' if row['replan'] > 1 else ''}"
-            trials = str(row["any_time"]["trials"])
-            method = TITLES[row["method"]]
+            title, trials = METHODS.get(row["method"]).title, str(row["trials"])
             table.add_row(
-                f'lp.load("{name}")', method, blocks, trials, *rates, f"{size:.1f}", evaluation["manifest"][:12]
+                f'lp.load("{name}")', title, blocks, trials, *rates, f"{size:.1f}", evaluation["manifest"][:12]
             )
     console.print(table)
     for name, folder in shipped().items():

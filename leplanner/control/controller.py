@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ..core.problem import PlanProblem
+from ..data.context import fill_context
 from ..data.episodes import Episodes, read_frames
-from ..planner.problem import PlanProblem
-from ..world.world import World
+from ..worlds.base import World
 from .policy import Policy, Request, imagined_distance
 
 Array = np.ndarray
@@ -36,7 +37,7 @@ class Decision:
 
     encode_ms: float  # frames encoded since the last decision
     plan_ms: float
-    rows: int  # predictor transitions
+    transitions: int  # of the predictor
     imagined: (
         float | None
     )  # where its plan ends in imagination, by one scorer for all; None if not asked for, or no plan
@@ -53,14 +54,18 @@ class Controller:
         budget: int | None = None,
         seed: int = 0,
         score: bool = False,
+        encode: Callable[[Array], Tensor] | None = None,
     ):
         """Replan after `execute` blocks. `budget`: the deadline in actions, for policies that want to know it. `score`: look
-        where each plan ends in imagination, for comparisons; it costs another rollout."""
+        where each plan ends in imagination, for comparisons; it costs another rollout. `encode`: a faster way to the world's own
+        latents, such as a planner's engine."""
         if execute < 1:
             raise ValueError(f"execute must be at least one block; got {execute}.")
         self.policy, self.world, self.execute, self.budget = policy, world, execute, budget
         self.seed, self.score = seed, score
-        self.block = world.spec.block
+        self.encode = encode or world.encode
+        self.actions = world.spec.actions
+        self.block = self.actions.block
         self.goal: Tensor | None = None
 
     def reset(
@@ -71,9 +76,8 @@ class Controller:
     ) -> None:
         """Start towards a goal. Before N frames exist, the first one is repeated with raw zero actions, unless `history`
         gives real ones: frames (n, S, S, 3) a block apart, oldest first, and the raw actions after each (n, f, d_a)."""
-        wanted = self._goal_latent(goal)
-        self.goal, self.batch = wanted, len(wanted)
-        self.single = isinstance(goal, DatasetRow) or goal.ndim in (1, 3)  # one image or one latent
+        self.goal, self.single = self._goal_latent(goal)
+        self.batch = len(self.goal)
         self.seeds = tuple(seeds) if seeds is not None else tuple(self.seed + row for row in range(self.batch))
         if len(self.seeds) != self.batch:
             raise ValueError(f"One seed a row is needed: {self.batch} goals, {len(self.seeds)} seeds.")
@@ -81,17 +85,18 @@ class Controller:
         self.queue: list[Array] = []  # actions (B, d_a) still to execute
         self.latents: dict[int, Tensor] = {}  # by block number; the start is 0, real history lies before
         self.executed: list[Array] = []  # actions (B, d_a)
-        self.past: dict[int, Tensor] = {}  # standardised block (B, A) leaving a frame, by block number
+        self.past: dict[int, Tensor] = {}  # standardized block (B, A) leaving a frame, by block number
         self.decisions: deque[Decision] = deque(maxlen=1000)
-        self.rest: Tensor | None = None  # planned and not executed
+        self.remaining_plan: Tensor | None = None  # planned and not executed
         self._encode_ms = 0.0
         if history is not None:
             frames, actions = history
             for i in range(len(frames)):
                 number = i - len(frames)
-                self.latents[number] = self._encode(np.asarray(frames[i])[None]).expand(self.batch, -1)
-                block = self.world.spec.action_scale.standardise(np.asarray(actions[i])).reshape(1, -1)
-                self.past[number] = torch.from_numpy(block).to(self.world.device).expand(self.batch, -1)
+                latent = self._encode(np.asarray(frames[i])[None])
+                self.latents[number] = latent.expand(self.batch, *latent.shape[1:])
+                block = torch.from_numpy(self.actions.blocks(np.asarray(actions[i])[None])[:, 0])
+                self.past[number] = block.to(self.world.device).expand(self.batch, -1)
             self._encode_ms = 0.0  # not a cost of acting
 
     @property
@@ -120,7 +125,7 @@ class Controller:
         action = self.queue.pop(0)
         self._record(action)
         self.step += 1
-        return action[0] if self.single else action
+        return (action[0] if self.single else action).copy()  # the caller's to change; the past is ours
 
     def _decision_due(self) -> bool:
         return not self.queue
@@ -130,8 +135,8 @@ class Controller:
         remaining = self.budget - self.step if self.budget is not None else None
         seeds = tuple(int(np.random.SeedSequence([seed, self.decided]).generate_state(1)[0]) for seed in self.seeds)
         problem = self._problem()
-        rows, began = self.policy.rows, time.perf_counter()
-        actions = self.policy.decide(Request(problem, remaining, self.rest, seeds))
+        before, began = self.policy.transitions, time.perf_counter()
+        actions = self.policy.decide(Request(problem, remaining, self.remaining_plan, seeds))
         plan_ms = 1e3 * (time.perf_counter() - began)
         keep = self.policy.stride or self.execute * self.block
         if actions.shape[:2] != (self.batch, max(keep, actions.shape[1])) or not np.isfinite(actions).all():
@@ -140,57 +145,48 @@ class Controller:
                 f"{self.batch} rows of at least {keep} finite actions are needed. Execute fewer blocks, or plan farther."
             )
         self.queue = [actions[:, i] for i in range(keep)]
-        rows = (self.policy.rows - rows) // self.batch
+        transitions = (self.policy.transitions - before) // self.batch
         imagined = None
         if self.policy.stride is None and self.policy.frames:
-            blocks = self._standardised(actions)
+            blocks = self._standardized(actions)
             imagined = imagined_distance(self.world, problem, blocks).mean().item() if self.score else None
-            self.rest = blocks[:, self.execute :] if blocks.shape[1] > self.execute else None
-        self.decisions.append(Decision(self._encode_ms, plan_ms, rows, imagined))
+            self.remaining_plan = blocks[:, self.execute :] if blocks.shape[1] > self.execute else None
+        self.decisions.append(Decision(self._encode_ms, plan_ms, transitions, imagined))
         self._encode_ms, self.decided = 0.0, self.decided + 1
         for known in (self.latents, self.past):  # a loop may run for days
-            for number in [n for n in known if n <= self.step // self.block - self.world.spec.model.context]:
+            for number in [n for n in known if n <= self.step // self.block - self.world.spec.context]:
                 del known[number]
 
     def _problem(self) -> PlanProblem:
         """The context of the current block: real as far as it is known, padded before."""
         assert self.goal is not None
-        n = self.world.spec.model.context
+        n, now = self.world.spec.context, self.step // self.block
+        first = max(min(self.latents, default=now), now - n + 1)
         if not self.latents:  # nothing was looked at
-            empty = self.goal.new_zeros(self.batch, n, self.goal.shape[1])
-            return PlanProblem(empty, self._zero_block().expand(self.batch, n - 1, -1), self.goal)
-        now = self.step // self.block
-        first = min(self.latents)
-        frames, blocks = [], []
-        for number in range(now - n + 1, now + 1):
-            frames.append(self._latest(number) if number >= first else self.latents[first])
-            if number < now:
-                blocks.append(self.past[number] if number >= first else self._zero_block().expand(self.batch, -1))
-        return PlanProblem(torch.stack(frames, dim=1), torch.stack(blocks, dim=1), self.goal)
+            frames, blocks = [torch.zeros_like(self.goal)], []
+        else:
+            frames = [self._latest(number) for number in range(first, now + 1)]
+            blocks = [self.past[number] for number in range(first, now)]
+        context, past = fill_context(frames, blocks, n, self.actions)
+        return PlanProblem(context, past, self.goal)
 
     def _latest(self, number: int) -> Tensor:
         """The frame of that block; a policy that looks rarely gets the last one before it."""
         return self.latents[max(known for known in self.latents if known <= number)]
 
-    def _zero_block(self) -> Tensor:
-        zero = self.world.spec.action_scale.zero_block(self.block)
-        return torch.from_numpy(zero).to(self.world.device).unsqueeze(0)
-
     def _record(self, action: Array) -> None:
         self.executed.append(action)
         if len(self.executed) == self.block:
-            self.past[self.step // self.block] = self._standardised(np.stack(self.executed, axis=1))[:, 0]
+            self.past[self.step // self.block] = self._standardized(np.stack(self.executed, axis=1))[:, 0]
             self.executed = []
 
-    def _standardised(self, actions: Array) -> Tensor:
-        """Raw (B, T * f, d_a) -> standardised blocks (B, T, A)."""
-        values = self.world.spec.action_scale.standardise(actions)
-        blocks = values.reshape(len(actions), -1, self.block * actions.shape[2])
-        return torch.from_numpy(blocks).to(self.world.device)
+    def _standardized(self, actions: Array) -> Tensor:
+        """Raw (B, T * f, d_a) -> standardized blocks (B, T, A)."""
+        return torch.from_numpy(self.actions.blocks(actions)).to(self.world.device)
 
     def _encode(self, frames: Array) -> Tensor:
         began = time.perf_counter()
-        latents = self.world.encode(frames)
+        latents = self.encode(frames)
         if not latents.isfinite().all():
             raise ValueError("The world encodes this frame to NaN or infinity; check the camera and the weights.")
         self._encode_ms += 1e3 * (time.perf_counter() - began)
@@ -202,17 +198,19 @@ class Controller:
             raise ValueError(f"{self.batch} goals were given to reset(), {len(frames)} frames to act(): give one each.")
         return frames
 
-    def _goal_latent(self, goal: Goal) -> Tensor:
+    def _goal_latent(self, goal: Goal) -> tuple[Tensor, bool]:
+        """(B, *Z), and whether one goal was given rather than a batch."""
         if isinstance(goal, DatasetRow):
-            return self.world.encode(read_frames(goal.episodes, np.array([goal.row])))
+            return self.encode(read_frames(goal.episodes, np.array([goal.row]))), True
         if isinstance(goal, torch.Tensor):
-            latents = torch.as_tensor(goal, dtype=torch.float32, device=self.world.device)
-            latents = latents.unsqueeze(0) if latents.ndim == 1 else latents
-            size = self.world.spec.model.latent
-            if latents.ndim != 2 or latents.shape[1] != size or not latents.isfinite().all():
+            shape = self.world.latent.shape
+            latents = torch.as_tensor(goal, dtype=torch.float32, device=self.world.device).clone()
+            single = latents.ndim == len(shape)
+            latents = latents.unsqueeze(0) if single else latents
+            if tuple(latents.shape[1:]) != shape or not latents.isfinite().all():
                 raise ValueError(
-                    f"A goal latent must be finite of shape ({size},) or (B, {size}); got {tuple(goal.shape)}."
+                    f"A goal latent must be finite of shape {shape} or (B, {', '.join(map(str, shape))}); got {tuple(goal.shape)}."
                 )
-            return latents
+            return latents, single
         images = np.asarray(goal)
-        return self.world.encode(images[None] if images.ndim == 3 else images)
+        return self.encode(images[None] if images.ndim == 3 else images), images.ndim == 3

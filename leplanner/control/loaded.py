@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..planner.planner import TaskPlanner, load_bundle
-from ..precision import pick_device
+from ..planner.planner import Planner, load_bundle
+from ..training.precision import pick_device
 from ..zoo import find_bundle
 from .controller import Controller, Goal
 from .policy import PlannerPolicy
 
 
-class LoadedPlanner(TaskPlanner):
-    def controller(self, goal: Goal, execute: int = 1, keep: bool = True) -> Controller:
+class LoadedPlanner(Planner):
+    """A bundle in use: `plan` for latents, `controller` for frames; `world`, `model` and `density` are its parts."""
+
+    def controller(self, goal: Goal, execute: int = 1, reuse: bool = True) -> Controller:
         """A controller on its way to a goal (an image, a latent, a dataset's row, or a batch of images or latents) that
-        replans after `execute` blocks. Then `controller.act(frame)` for every step. `keep`: go on with the last plan where the
-        new one is imagined to end farther from the goal; one rollout more a plan, and False is the paper's controller."""
-        controller = Controller(PlannerPolicy(self, keep), self.world, execute)
+        replans after `execute` blocks. Then `controller.act(frame)` for every step. `reuse`: follow what remains of the last
+        plan where the new one is imagined to end farther from the goal; one rollout more a plan, and False is the paper's
+        controller."""
+        controller = Controller(PlannerPolicy(self, reuse), self.world, execute, encode=self.encode)
         controller.reset(goal)
         return controller
 
@@ -26,7 +29,6 @@ def load(source: str | Path, engine: str = "auto", device: str = "cpu") -> Loade
 
     `engine` is how plans are computed: auto, eager (the plain model), compiled, or onnx (on the CPU, with as many threads
     as torch has at the first plan); `planner.engine_report()` says which is used and why. `device`: cpu, cuda, mps, or auto."""
-    bundle = load_bundle(find_bundle(source), engine)
-    planner = LoadedPlanner(bundle.world, bundle.model, bundle.density, engine)
-    planner.to(pick_device(device))
-    return planner
+    bundle = load_bundle(find_bundle(source))
+    bundle.to(pick_device(device))
+    return LoadedPlanner(bundle.world, bundle.model, bundle.density, engine)

@@ -4,7 +4,8 @@
     config = PlanConfig(horizon=5, receding_horizon=1, action_block=5)
     policy = WorldModelPolicy(solver=solver, config=config, process=solver.process)
 
-As every solver there it plans in standardised units; `process` turns actions into the environment's own. Nothing of stable-worldmodel is imported here: its protocol is a handful of methods and a dictionary.
+As every solver there it plans in standardized units; `process` turns actions into the environment's own. Nothing of
+stable-worldmodel is imported here: its protocol is a handful of methods and a dictionary.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..planner.actions import ActionBox
-from ..planner.planner import TaskPlanner
-from ..planner.problem import Plan, PlanProblem
-from .policy import nearer_plan
+from ..core.actions import ActionSpec
+from ..core.problem import Plan, PlanProblem
+from ..data.context import fill_context
+from ..planner.planner import Planner
+from .policy import select_better_plan
 
 
 @dataclass
@@ -27,54 +29,58 @@ class _Memory:
     """What one environment has shown and done since its reset."""
 
     step: int = -1
-    latents: list[Tensor] = field(default_factory=list)  # (D,) a block apart, the last one current
+    latents: list[Tensor] = field(default_factory=list)  # (*Z,) a block apart, the last one current
     blocks: list[Tensor] = field(default_factory=list)  # (A,) between them
     planned: Plan | None = None  # of which the first `receding_horizon` blocks were executed
-    row: int = 0  # its row in that plan
+    row: int = 0  # its place in that plan
 
 
 class ActionProcess:
-    """stable-worldmodel's `Transformable`: raw actions to standardised ones and back, with the world's own statistics."""
+    """stable-worldmodel's `Transformable`: raw actions to standardized ones and back, with the world's own statistics."""
 
-    def __init__(self, box: ActionBox):
-        self.box, self.mean, self.std = box, np.array(box.mean, np.float32), np.array(box.std, np.float32)
+    def __init__(self, actions: ActionSpec):
+        self.mean, self.std, self.low, self.high = (
+            np.array(values, np.float32) for values in (actions.mean, actions.std, actions.low, actions.high)
+        )
 
     def transform(self, actions: Any) -> Any:
         return (actions - self.mean) / self.std
 
     def inverse_transform(self, actions: Any) -> Any:
-        return np.clip(np.asarray(actions) * self.std + self.mean, self.box.low, self.box.high)
+        return np.clip(np.asarray(actions) * self.std + self.mean, self.low, self.high)
 
 
 class Solver:
-    """Frames in, standardised action blocks out. Keeps each environment's history itself: release 0.1.1 accepts
+    """Frames in, standardized action blocks out. Keeps each environment's history itself: release 0.1.1 accepts
     `history_len` and ignores it. Between two plans further apart than one block no frame is shown to a solver; what was
     imagined stands in for it."""
 
-    def __init__(self, planner: TaskPlanner, keep: bool = True):
-        """`keep`: go on with an environment's last plan where that is imagined to end nearer the goal than the new one, as a
-        planner's own controller does; False is the paper's."""
-        self.planner, self.keep = planner, keep
-        self.process = {"action": ActionProcess(planner.model.box)}
+    def __init__(self, planner: Planner, reuse: bool = True):
+        """`reuse`: follow what remains of an environment's last plan where that is imagined to end nearer the goal than the new
+        one, as a planner's own controller does; False is the paper's."""
+        self.planner, self.reuse = planner, reuse
+        self.process = {"action": ActionProcess(planner.model.actions)}
         self.memories: dict[int, _Memory] = {}
 
     def configure(self, *, action_space: Any, n_envs: int, config: Any) -> None:
         model, spec = self.planner.model.config, self.planner.world.spec
-        wanted = {"horizon": model.horizon, "action_block": spec.block}
-        found = {name: getattr(config, name) for name in wanted}
-        if found != wanted:
-            raise ValueError(f"This planner was trained for {wanted}, but the PlanConfig says {found}. Use its values.")
-        size = int(np.prod(action_space.shape[1:]))
-        if size != spec.action_dim:
+        expected = {"horizon": model.horizon, "action_block": spec.actions.block}
+        actual = {name: getattr(config, name) for name in expected}
+        if actual != expected:
             raise ValueError(
-                f"The environment has {size} action dimensions, the planner's task {spec.task} {spec.action_dim}."
+                f"This planner was trained for {expected}, but the PlanConfig says {actual}. Use the planner's values."
+            )
+        size = int(np.prod(action_space.shape[1:]))
+        if size != spec.actions.dim:
+            raise ValueError(
+                f"The environment has {size} action dimensions, the planner's task {spec.task} {spec.actions.dim}."
             )
         self._n_envs, self._config = n_envs, config
         self.memories = {}
 
     @property
     def action_dim(self) -> int:
-        return self.planner.model.config.block_dim
+        return self.planner.model.actions.block_dim
 
     @property
     def n_envs(self) -> int:
@@ -101,16 +107,16 @@ class Solver:
         for row, memory in enumerate(memories):
             self._look(memory, now[row])
         context, past = zip(*(self._context(memory) for memory in memories), strict=True)
-        problem = PlanProblem(torch.stack(context), torch.stack(past), goal)
+        problem = PlanProblem(torch.cat(context), torch.cat(past), goal)
         plan = self.planner.plan(problem)
-        if self.keep:
-            plan = self._nearer(memories, problem, plan)
+        if self.reuse:
+            plan = self._better(memories, problem, plan)
         for row, memory in enumerate(memories):
             memory.planned, memory.row = plan, row
         return {"actions": plan.blocks.cpu(), "costs": plan.distances[:, -1].cpu().tolist()}
 
     def _memory(self, info: dict[str, Any], row: int) -> _Memory:
-        """Of this environment and episode. Without `id` and `step_idx` nothing can be remembered."""
+        """Of this environment and episode. Without `id` and `step_idx` nothing can be recording."""
         if "id" not in info or "step_idx" not in info:
             return _Memory()
         name, step = (int(np.asarray(info[key][row]).reshape(-1)[-1]) for key in ("id", "step_idx"))
@@ -130,42 +136,40 @@ class Solver:
             memory.latents += list(imagined[: executed - 1])
             memory.blocks += list(blocks[:executed])
         memory.latents.append(latent)
-        keep = self.planner.model.config.context
-        memory.latents, memory.blocks = memory.latents[-keep:], memory.blocks[-(keep - 1) :]
+        n = self.planner.model.context
+        memory.latents = memory.latents[-n:]
+        memory.blocks = memory.blocks[len(memory.blocks) - len(memory.latents) + 1 :]
 
-    def _nearer(self, memories: list[_Memory], problem: PlanProblem, new: Plan) -> Plan:
-        """Of every environment the new plan, or what is left of its last one; without one, the new plan is compared with
+    def _better(self, memories: list[_Memory], problem: PlanProblem, new: Plan) -> Plan:
+        """Of every environment the new plan, or what remains of its last one; without one, the new plan is compared with
         itself."""
         if all(memory.planned is None for memory in memories):
             return new
         executed = self._config.receding_horizon
         if executed >= self.horizon:
             return new
-        rest = [
+        remaining = [
             new.blocks[row, : self.horizon - executed] if m.planned is None else m.planned.blocks[m.row, executed:]
             for row, m in enumerate(memories)
         ]
-        return nearer_plan(self.planner, problem, new, torch.stack(rest))
+        return select_better_plan(self.planner, problem, new, torch.stack(remaining))
 
     def _context(self, memory: _Memory) -> tuple[Tensor, Tensor]:
-        """(N, D), (N-1, A): padded at an episode's start as in training."""
-        missing = self.planner.model.config.context - len(memory.latents)
-        spec = self.planner.world.spec
-        zero = torch.from_numpy(spec.action_scale.zero_block(spec.block)).to(memory.latents[0])
-        latents = [memory.latents[0]] * missing + memory.latents
-        return torch.stack(latents), torch.stack([zero] * missing + memory.blocks)
+        """(1, N, *Z), (1, N-1, A): padded at an episode's start as in training."""
+        latents, blocks = ([part.unsqueeze(0) for part in parts] for parts in (memory.latents, memory.blocks))
+        return fill_context(latents, blocks, self.planner.model.context, self.planner.model.actions)
 
     def _encode(self, frames: Any) -> Tensor:
-        """uint8 frames (B, [T,] S, S, 3) as the environment shows them, or floats (B, [T,] 3, S, S) already normalised
+        """uint8 frames (B, [T,] S, S, 3) as the environment shows them, or floats (B, [T,] 3, S, S) already normalized
         as stable-worldmodel's transforms do; of several, the last."""
         frames = torch.as_tensor(np.asarray(frames)) if not isinstance(frames, Tensor) else frames
         frames = frames[:, -1] if frames.ndim == 5 else frames
         world, size = self.planner.world, self.planner.world.spec.frame_size
         if frames.dtype == torch.uint8:
-            return world.encode(frames)
+            return self.planner.encode(frames)
         if not frames.is_floating_point() or tuple(frames.shape[1:]) != (3, size, size):
             raise ValueError(
-                f"Frames must be uint8 (B, {size}, {size}, 3), or floats (B, 3, {size}, {size}) normalised with the world's mean "
+                f"Frames must be uint8 (B, {size}, {size}, 3), or floats (B, 3, {size}, {size}) normalized with the world's mean "
                 f"and deviation; got {frames.dtype} of shape {tuple(frames.shape)}."
             )
         with torch.no_grad():

@@ -1,8 +1,8 @@
 """The latent cache: a dataset encoded once to an fp16 array that is mapped, not loaded.
 
-The folder holds `latents.npy` (rows, D), `index.npz` (episodes, actions, states, what was played for) and `config.json` with the
-digests of the encoder and of the data: worlds that were refined from one another share an encoder, and so their cache. While it is being made, `latents.npy.partial` grows and
-`progress.json` says how far it is whole.
+The folder holds `latents.npy` (rows, *Z), `index.npz` (episodes, actions, states, goals) and `config.json` with the digests of the
+encoder and of the data: worlds that were finetuned from one another share an encoder, and so their cache. While it is being made,
+`latents.npy.partial` grows and `progress.json` says how far it is whole.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from pathlib import Path
 
 import numpy as np
 
-from ..artifacts import provenance, read_json, write_arrays, write_json
+from ..artifacts import folder_lock, is_whole, read_artifact, read_json, write_arrays, write_artifact, write_json
+from ..core.latent import LatentSpec
 from .episodes import Array, Episodes, read_frames
+
+KIND = "latent cache"
 
 
 @dataclass(frozen=True)
 class LatentCache:
-    latents: Array = field(repr=False)  # (R, D) fp16, memory-mapped
+    latents: Array = field(repr=False)  # (R, *Z) fp16, memory-mapped
     episodes: Episodes  # the same rows; its frames are empty
     encoder_digest: str
     data_digest: str
@@ -27,8 +30,8 @@ class LatentCache:
 
 def build_cache(
     episodes: Episodes,
-    encode: Callable[[Array], Array],  # uint8 (B, S, S, 3) -> (B, D)
-    latent: int,
+    encode: Callable[[Array], Array],  # uint8 (B, S, S, 3) -> (B, *Z)
+    latent: LatentSpec,
     encoder_digest: str,
     folder: Path,
     known: LatentCache | None = None,
@@ -38,9 +41,23 @@ def build_cache(
 ) -> LatentCache:
     """Encode what is missing; a finished cache of the same encoder and data is returned as it is. `known`: a cache of data with
     which these begin, whose latents are taken over."""
-    if (folder / "config.json").exists():
+    with folder_lock(folder):
+        if not is_whole(folder):
+            _build(episodes, encode, latent, encoder_digest, folder, known, batch, save_every, progress)
         return open_cache(folder, encoder_digest, episodes.digest)
-    folder.mkdir(parents=True, exist_ok=True)
+
+
+def _build(
+    episodes: Episodes,
+    encode: Callable[[Array], Array],
+    latent: LatentSpec,
+    encoder_digest: str,
+    folder: Path,
+    known: LatentCache | None,
+    batch: int,
+    save_every: int,
+    progress: Callable[[int, int], None],
+) -> None:
     partial, progress_file = folder / "latents.npy.partial", folder / "progress.json"
     identity = {"encoder_digest": encoder_digest, "data_digest": episodes.digest}
     done = 0
@@ -54,7 +71,7 @@ def build_cache(
         latents = np.lib.format.open_memmap(partial, mode="r+")
     else:
         write_json(progress_file, {**identity, "rows": 0})  # before the file of another encoder is overwritten
-        latents = np.lib.format.open_memmap(partial, mode="w+", dtype=np.float16, shape=(episodes.rows, latent))
+        latents = np.lib.format.open_memmap(partial, mode="w+", dtype=np.float16, shape=(episodes.rows, *latent.shape))
         if known is not None:
             _check_beginning(known, episodes, encoder_digest)
             done = len(known.latents)
@@ -79,17 +96,14 @@ def build_cache(
     columns = {"starts": episodes.starts, "lengths": episodes.lengths, "ids": episodes.ids, "actions": episodes.actions}
     if episodes.states is not None:
         columns["states"] = episodes.states
-    if episodes.played is not None:
-        columns["played"] = episodes.played
+    if episodes.goal_rows is not None:
+        columns["goal_rows"] = episodes.goal_rows
     write_arrays(folder / "index.npz", columns)
     partial.replace(folder / "latents.npy")
-    config = {"kind": "leplanner latent cache", **identity, "rows": episodes.rows, "latent": latent}
-    config |= {"steps_per_row": episodes.steps_per_row, "meta": episodes.meta}
-    write_json(
-        folder / "config.json", {**config, "provenance": provenance(encoder=encoder_digest, data=episodes.digest)}
-    )
+    contents = {**identity, "rows": episodes.rows, "latent": latent.shape}
+    contents |= {"steps_per_row": episodes.steps_per_row, "meta": episodes.meta}
+    write_artifact(folder, KIND, contents, encoder=encoder_digest, data=episodes.digest)
     progress_file.unlink()
-    return open_cache(folder, encoder_digest, episodes.digest)
 
 
 def _check_beginning(known: LatentCache, episodes: Episodes, encoder_digest: str) -> None:
@@ -111,32 +125,20 @@ def _check_beginning(known: LatentCache, episodes: Episodes, encoder_digest: str
 def open_cache(folder: str | Path, encoder_digest: str | None = None, data_digest: str | None = None) -> LatentCache:
     """Open a finished cache; when digests are given, they must be the cache's own."""
     folder = Path(folder)
-    if not (folder / "config.json").exists():
-        unfinished = (
-            " It is unfinished: run the same `leplanner cache` command again."
-            if (folder / "progress.json").exists()
-            else ""
-        )
-        raise ValueError(f"No latent cache at {folder}.{unfinished or ' Make one with: leplanner cache'}")
-    config = read_json(folder / "config.json")
-    if not isinstance(config, dict) or config.get("kind") != "leplanner latent cache":
-        raise ValueError(f"{folder}/config.json does not describe a latent cache. Choose another --out.")
-    if "encoder_digest" not in config:
-        raise ValueError(
-            f"The cache at {folder} is of an earlier version of leplanner. Delete the folder and make it again."
-        )
-    for name, wanted in (("encoder_digest", encoder_digest), ("data_digest", data_digest)):
-        if wanted is not None and config[name] != wanted:
+    if not is_whole(folder) and (folder / "progress.json").exists():
+        raise ValueError(f"The latent cache at {folder} is unfinished: run the same `leplanner cache` command again.")
+    config = read_artifact(folder, KIND)
+    for name, expected in (("encoder_digest", encoder_digest), ("data_digest", data_digest)):
+        if expected is not None and config[name] != expected:
             what = name.removesuffix("_digest")
             raise ValueError(
-                f"The cache at {folder} was made with another {what} ({config[name][:12]}, asked for {wanted[:12]}). "
+                f"The cache at {folder} was made with another {what} ({config[name][:12]}, requested {expected[:12]}). "
                 "Choose another --out, or delete the folder and make it again."
             )
     latents = np.load(folder / "latents.npy", mmap_mode="r")
-    if latents.shape != (config["rows"], config["latent"]) or latents.dtype != np.float16:
-        raise ValueError(
-            f"{folder}/latents.npy has shape {latents.shape}, expected {(config['rows'], config['latent'])}. Make it again."
-        )
+    shape = (config["rows"], *config["latent"])
+    if latents.shape != shape or latents.dtype != np.float16:
+        raise ValueError(f"{folder}/latents.npy has shape {latents.shape}, expected {shape}. Make it again.")
     with np.load(folder / "index.npz") as index:
         columns = {name: index[name] for name in index.files}
     episodes = Episodes(
@@ -149,6 +151,6 @@ def open_cache(folder: str | Path, encoder_digest: str | None = None, data_diges
         steps_per_row=config["steps_per_row"],
         digest=config["data_digest"],
         meta=config["meta"],
-        played=columns.get("played"),
+        goal_rows=columns.get("goal_rows"),
     )
     return LatentCache(latents, episodes, config["encoder_digest"], config["data_digest"])

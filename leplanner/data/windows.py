@@ -3,63 +3,52 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any, Protocol
 
 import numpy as np
 
-from .episodes import Array, Episodes, read_frames
-
-
-@dataclass(frozen=True)
-class ActionScale:
-    """Actions are standardised per raw dimension, then packed into blocks."""
-
-    mean: Array  # (d_a,)
-    std: Array  # (d_a,)
-
-    def standardise(self, actions: Array) -> Array:
-        return ((actions - self.mean) / self.std).astype(np.float32)
-
-    def zero_block(self, block: int) -> Array:
-        """A block of raw zero actions, (A,)."""
-        return np.tile(self.standardise(np.zeros_like(self.mean)), block)
+from ..core.actions import ActionSpec
+from .cache import LatentCache
+from .context import context_places
+from .episodes import Array, Episodes, read_frames, split
 
 
 @dataclass(frozen=True)
 class WorldBatch:
-    frames: Array  # (B, N+1, S, S, 3) uint8
-    blocks: Array  # (B, N, A) standardised; block k leaves frame k
-    rows: Array  # (B, N+1)
+    frames: Array  # (B, T, S, S, 3) uint8
+    blocks: Array  # (B, T-1, A) standardized; block k leaves frame k
+    rows: Array  # (B, T)
 
 
 @dataclass(frozen=True)
 class PlanBatch:
-    context: Array  # (B, N, D)
+    context: Array  # (B, N, *Z)
     past_blocks: Array  # (B, N-1, A)
-    goal: Array  # (B, D)
+    goal: Array  # (B, *Z)
     offset: Array  # (B,) q, in blocks
     first_block: Array  # (B, A) the block the data took next: for densities and diagnostics, never a target
-    way: Array  # (B, H, D) where the data was after each block, at the goal from q on
-    way_known: Array  # (B,) bool; nothing in the data shows the way of a second attempt
+    reference: Array  # (B, H, *Z) the reference trajectory: where the data was after each block, at the goal from q on
+    reference_known: Array  # (B,) bool; recovery problems have none
 
 
 @dataclass(frozen=True)
 class RolloutBatch:
-    context: Array  # (B, N, D)
+    context: Array  # (B, N, *Z)
     past_blocks: Array  # (B, N-1, A)
     blocks: Array  # (B, H, A) what the data did next
-    latents: Array  # (B, H, D) where that led
+    latents: Array  # (B, H, *Z) where that led
 
 
-ASTRAY = 0.01  # farther from the goal than this share of how far apart any two rows are
+MISSED = 0.01  # a goal is missed by more than this share of how far apart any two rows are
 
 
 class BlockTable:
-    """Standardised action blocks by the row they leave."""
+    """Standardized action blocks by the row they leave."""
 
-    def __init__(self, episodes: Episodes, scale: ActionScale, block: int):
-        self.stride = episodes.rows_per_block(block)
-        self.actions = scale.standardise(episodes.actions).reshape(episodes.rows, -1)
-        self.zero = scale.zero_block(block)
+    def __init__(self, episodes: Episodes, actions: ActionSpec):
+        self.stride = episodes.rows_per_block(actions.block)
+        self.actions = actions.standardize(episodes.actions).reshape(episodes.rows, -1)
+        self.zero = actions.zero_block()
         last = episodes.starts + episodes.lengths - 1
         inner = np.ones(episodes.rows, bool)
         inner[last] = False
@@ -78,33 +67,33 @@ class BlockTable:
 
 
 class WorldWindows:
-    """N+1 frames a block apart, and the N blocks between them."""
+    """`frames` frames a block apart, and the blocks between them."""
 
-    def __init__(self, episodes: Episodes, chosen: Array, scale: ActionScale, block: int, context: int):
-        self.episodes, self.context = episodes, context
-        self.table = BlockTable(episodes, scale, block)
-        self.starts = episodes.episode_rows(chosen, ahead=context * self.table.stride)
+    def __init__(self, episodes: Episodes, chosen: Array, actions: ActionSpec, frames: int):
+        self.episodes, self.frames = episodes, frames
+        self.table = BlockTable(episodes, actions)
+        self.starts = episodes.episode_rows(chosen, ahead=(frames - 1) * self.table.stride)
         if len(self.starts) == 0:
             longest = int(episodes.lengths[chosen].max()) if len(chosen) else 0
             raise ValueError(
-                f"No window fits: {context + 1} frames {self.table.stride} rows apart need episodes of at least "
-                f"{context * self.table.stride + 1} rows; {len(chosen)} episodes were given, the longest of {longest}."
+                f"No window fits: {frames} frames {self.table.stride} rows apart need episodes of at least "
+                f"{(frames - 1) * self.table.stride + 1} rows; {len(chosen)} episodes were given, the longest of {longest}."
             )
 
     def draw(self, rng: np.random.Generator, count: int) -> WorldBatch:
         return self.at(self.starts[rng.integers(len(self.starts), size=count)])
 
     def at(self, starts: Array) -> WorldBatch:
-        rows = starts[:, None] + self.table.stride * np.arange(self.context + 1)
+        rows = starts[:, None] + self.table.stride * np.arange(self.frames)
         return WorldBatch(read_frames(self.episodes, rows), self.table.leaving(rows[:, :-1]), rows)
 
 
 class PlanWindows:
     """Planning samples over cached latents.
 
-    A share of the contexts is cut short and padded as at the start of an episode (the first frame repeated,
-    raw zero actions between), so that a controller's first decisions are in distribution. Of practised data, a share may
-    be second attempts: from where a planner had got to when the data had arrived, again to the goal that it was played for.
+    A share of the contexts is cut short and padded as at the start of an episode, so that a controller's first decisions are in
+    distribution. Of data that a planner collected, a share may be recovery problems: from where an episode was when the data had
+    arrived, again to the goal that it missed.
     """
 
     def __init__(
@@ -112,19 +101,18 @@ class PlanWindows:
         latents: Array,
         episodes: Episodes,
         chosen: Array,
-        scale: ActionScale,
-        block: int,
+        actions: ActionSpec,
         context: int,
-        pad_share: float = 0.25,
-        retry_share: float = 0.0,
-        far_share: float = 0.0,
+        pad_prob: float = 0.25,
+        recovery_prob: float = 0.0,
+        far_goal_prob: float = 0.0,
     ):
         self.latents, self.context = latents, context
-        self.pad_share, self.retry_share, self.far_share = pad_share, retry_share, far_share
-        for name in ("pad_share", "retry_share", "far_share"):
+        self.pad_prob, self.recovery_prob, self.far_goal_prob = pad_prob, recovery_prob, far_goal_prob
+        for name in ("pad_prob", "recovery_prob", "far_goal_prob"):
             if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ValueError(f"{name} is a share of the problems, from 0 to 1; got {getattr(self, name)}.")
-        self.table = BlockTable(episodes, scale, block)
+                raise ValueError(f"{name} is a probability, from 0 to 1; got {getattr(self, name)}.")
+        self.table = BlockTable(episodes, actions)
         stride = self.table.stride
         self.current = episodes.episode_rows(chosen, ahead=stride)
         if len(self.current) == 0:
@@ -132,79 +120,78 @@ class PlanWindows:
                 f"No planning sample fits: none of {len(chosen)} episodes has {stride + 1} rows. Collect more or longer episodes."
             )
         self.history, self.future = _blocks_around(episodes, stride)
-        by_planner = np.zeros(len(episodes.starts), bool) if episodes.played is None else episodes.played[:, 1] >= 0
-        self.was_played = np.repeat(by_planner, episodes.lengths)  # by row
-        if retry_share:
-            self.astray, self.wanted = self._find_astray(episodes, chosen)
+        self.by_planner = np.repeat(episodes.by_planner, episodes.lengths)  # by row
+        if recovery_prob:
+            self.missed, self.missed_goals = self._find_missed(episodes, chosen)
 
     def draw(self, rng: np.random.Generator, count: int, max_offset: int, horizon: int | None = None) -> PlanBatch:
         """The offset is uniform over what the episode still holds, up to `max_offset` blocks; a share has the farthest. No data
-        says when second attempts can arrive: they are asked to by `horizon`, the end of a plan."""
-        retries = int(rng.binomial(count, self.retry_share)) if self.retry_share else 0
-        current = self.current[rng.integers(len(self.current), size=count - retries)]
+        says when recovery problems can arrive: they are asked to by `horizon`, the end of a plan."""
+        recoveries = int(rng.binomial(count, self.recovery_prob)) if self.recovery_prob else 0
+        current = self.current[rng.integers(len(self.current), size=count - recoveries)]
         farthest = np.minimum(self.future[current], max_offset)
-        offset = 1 + (rng.random(count - retries) * farthest).astype(np.int64)
-        if self.far_share:
-            offset = np.where(rng.random(count - retries) < self.far_share, farthest, offset)
+        offset = 1 + (rng.random(count - recoveries) * farthest).astype(np.int64)
+        if self.far_goal_prob:
+            offset = np.where(rng.random(count - recoveries) < self.far_goal_prob, farthest, offset)
         horizon = horizon or max_offset
         batch = self.at(current, offset, self._draw_history(rng, current), horizon)
-        return _joined(batch, self._draw_retries(rng, retries, horizon)) if retries else batch
+        return _joined(batch, self._draw_recoveries(rng, recoveries, horizon)) if recoveries else batch
 
-    def _draw_retries(self, rng: np.random.Generator, count: int, horizon: int) -> PlanBatch:
-        chosen = rng.integers(len(self.astray), size=count)
-        current, wanted = self.astray[chosen], self.wanted[chosen]
+    def _draw_recoveries(self, rng: np.random.Generator, count: int, horizon: int) -> PlanBatch:
+        chosen = rng.integers(len(self.missed), size=count)
+        current, goal_rows = self.missed[chosen], self.missed_goals[chosen]
         context, past_blocks = self._contexts(current, self._draw_history(rng, current))
-        goal = self.latents[wanted].astype(np.float32)
+        goal = self.latents[goal_rows].astype(np.float32)
         return PlanBatch(
             context,
             past_blocks,
             goal,
             offset=np.full(count, horizon),
             first_block=self.table.leaving(current),
-            way=np.repeat(goal[:, None], horizon, axis=1),
-            way_known=np.zeros(count, bool),
+            reference=np.repeat(goal[:, None], horizon, axis=1),
+            reference_known=np.zeros(count, bool),
         )
 
-    def _find_astray(self, episodes: Episodes, chosen: Array) -> tuple[Array, Array]:
-        """Rows of played episodes that are not at their goals although the data would be by then, and the rows of these goals."""
-        played = np.full((len(episodes.starts), 2), -1) if episodes.played is None else episodes.played
-        chosen = chosen[played[chosen, 1] >= 0]
+    def _find_missed(self, episodes: Episodes, chosen: Array) -> tuple[Array, Array]:
+        """Rows of a planner's episodes that are not at their goals although the data would be by then, and the goals' rows."""
+        chosen = chosen[episodes.by_planner[chosen]]
         if len(chosen) == 0:
             raise ValueError(
-                "Second attempts need practised data, and here no episode was played towards a goal. Make some (leplanner "
-                "practice TASK), or set --retry-share 0."
+                "Recovery problems need on-policy data, and here no episode was steered towards a goal. Collect some (leplanner "
+                "collect TASK --policy BUNDLE), or set --recovery-prob 0."
             )
+        assert episodes.goal_rows is not None
         rows = episodes.episode_rows(chosen, ahead=self.table.stride)
         episode = np.searchsorted(episodes.starts, rows, side="right") - 1
-        (begun, wanted), within = played[episode].T, rows - episodes.starts[episode]
-        here, there = (self.latents[at].astype(np.float32) for at in (rows, wanted))
+        (begun, goals), within = episodes.goal_rows[episode].T, rows - episodes.starts[episode]
+        here, there = (self.latents[at].astype(np.float32).reshape(len(rows), -1) for at in (rows, goals))
         apart = np.square(here - there).mean(axis=1)
-        astray = (within >= wanted - begun) & (apart > ASTRAY * np.square(here - here[::-1]).mean())
-        if not astray.any():
+        missed = (within >= goals - begun) & (apart > MISSED * np.square(here - here[::-1]).mean())
+        if not missed.any():
             raise ValueError(
-                f"Second attempts were asked for, but all {len(chosen)} played episodes were at their goals when the data was. "
-                "Set --retry-share 0."
+                f"Recovery problems were requested, but all {len(chosen)} on-policy episodes were at their goals when the data was. "
+                "Set --recovery-prob 0."
             )
-        return rows[astray], wanted[astray]
+        return rows[missed], goals[missed]
 
     def draw_rollouts(
-        self, rng: np.random.Generator, count: int, horizon: int, played_share: float | None = None
+        self, rng: np.random.Generator, count: int, horizon: int, on_policy_prob: float | None = None
     ) -> RolloutBatch:
-        """`played_share`: of the rollouts, drawn from what a planner played instead of from all."""
+        """`on_policy_prob`: of a rollout being drawn from what a planner collected instead of from all."""
         far = self.current[self.future[self.current] >= horizon]
         if len(far) == 0:
             raise ValueError(
                 f"No episode is {horizon} blocks long; ask for shorter rollouts or collect longer episodes."
             )
         current = far[rng.integers(len(far), size=count)]
-        if played_share is not None:
-            played = far[self.was_played[far]]
-            if len(played) == 0:
+        if on_policy_prob is not None:
+            own = far[self.by_planner[far]]
+            if len(own) == 0:
                 raise ValueError(
-                    f"A share of {played_share} of the rollouts was asked for from what a planner played, but no episode of the data "
-                    "was played by one. Make some (leplanner practice TASK), or leave --played-share out."
+                    f"--on-policy-prob {on_policy_prob} was requested, but no episode of the data was collected by a planner. Collect "
+                    "some (leplanner collect TASK --policy BUNDLE), or leave --on-policy-prob out."
                 )
-            current = np.where(rng.random(count) < played_share, played[rng.integers(len(played), size=count)], current)
+            current = np.where(rng.random(count) < on_policy_prob, own[rng.integers(len(own), size=count)], current)
         context, past_blocks = self._contexts(current, self._draw_history(rng, current))
         rows = current[:, None] + self.table.stride * np.arange(horizon)
         after = self.latents[rows + self.table.stride].astype(np.float32)
@@ -213,18 +200,18 @@ class PlanWindows:
     def _draw_history(self, rng: np.random.Generator, current: Array) -> Array:
         count = len(current)
         history = np.minimum(self.history[current], self.context - 1)
-        cut = rng.random(count) < self.pad_share
+        cut = rng.random(count) < self.pad_prob
         return np.where(cut, np.minimum(history, rng.integers(0, self.context, size=count)), history)
 
     def at(self, current: Array, offset: Array, history: Array, horizon: int | None = None) -> PlanBatch:
-        """`history`: how many blocks before `current` are real; what lies before is padding. `horizon`: blocks of the way that
-        are told, the farthest offset if none is given."""
+        """`history`: how many blocks before `current` are real; what lies before is padding. `horizon`: blocks of the reference
+        trajectory, the farthest offset if none is given."""
         beyond = (offset > self.future[current]) | (history > self.history[current])
         if beyond.any():
             i = int(np.flatnonzero(beyond)[0])
             raise ValueError(
                 f"A planning sample would leave its episode: row {current[i]} has {self.history[current[i]]} blocks behind and "
-                f"{self.future[current[i]]} ahead; {history[i]} and {offset[i]} were asked for."
+                f"{self.future[current[i]]} ahead; {history[i]} and {offset[i]} were requested."
             )
         context, past_blocks = self._contexts(current, history)
         ahead = np.minimum(np.arange(1, (horizon or int(offset.max())) + 1), offset[:, None])
@@ -234,17 +221,51 @@ class PlanWindows:
             goal=self.latents[current + self.table.stride * offset].astype(np.float32),
             offset=offset,
             first_block=self.table.leaving(current),
-            way=self.latents[current[:, None] + self.table.stride * ahead].astype(np.float32),
-            way_known=np.ones(len(current), bool),
+            reference=self.latents[current[:, None] + self.table.stride * ahead].astype(np.float32),
+            reference_known=np.ones(len(current), bool),
         )
 
     def _contexts(self, current: Array, history: Array) -> tuple[Array, Array]:
-        """Latents (B, N, D) up to now and the blocks (B, N-1, A) between them, padded where history ends."""
-        back = np.arange(self.context - 1, -1, -1)  # N-1, ..., 0
-        rows = current[:, None] - self.table.stride * np.minimum(back, history[:, None])
+        """Latents (B, N, *Z) up to now and the blocks (B, N-1, A) between them, padded where history ends."""
+        places, real = context_places(history + 1, self.context)
+        rows = current[:, None] - self.table.stride * (history[:, None] - places)
         blocks = self.table.leaving(rows[:, :-1])
-        blocks[back[:-1] > history[:, None]] = self.table.zero
+        blocks[~real] = self.table.zero
         return self.latents[rows].astype(np.float32), blocks
+
+
+class Encoder(Protocol):
+    """What windows need to know about a world."""
+
+    @property
+    def spec(self) -> Any: ...  # with `actions` and `context`
+    @property
+    def encoder_digest(self) -> str: ...
+
+
+def plan_windows(
+    world: Encoder,
+    cache: LatentCache,
+    pad_prob: float = 0.25,
+    recovery_prob: float = 0.0,
+    far_goal_prob: float = 0.0,
+    behavior_only: bool = False,
+) -> tuple[PlanWindows, PlanWindows]:
+    """Planning samples of a world's latent cache: from training episodes, and from held-out ones. Recovery problems and far goals
+    are of the training ones alone. `behavior_only`: without what a planner collected, for those who learn what the data does."""
+    if cache.encoder_digest != world.encoder_digest:
+        raise ValueError(
+            f"The latent cache was made by another encoder ({cache.encoder_digest[:12]}, this world's is "
+            f"{world.encoder_digest[:12]}). Encode the dataset with this world: leplanner cache TASK --out DIR"
+        )
+    shape = (world.spec.actions, world.spec.context, pad_prob)
+    train, held_out = split(cache.episodes)
+    if behavior_only:
+        train = train[~cache.episodes.by_planner[train]]
+    return (
+        PlanWindows(cache.latents, cache.episodes, train, *shape, recovery_prob, far_goal_prob),
+        PlanWindows(cache.latents, cache.episodes, held_out, *shape),
+    )
 
 
 def _joined(one: PlanBatch, other: PlanBatch) -> PlanBatch:

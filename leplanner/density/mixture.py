@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,47 +12,56 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
-from ..artifacts import digest_json, digest_tensors, from_dict, provenance, read_json, write_json
-from ..world.world import load_strictly, read_safetensors, write_safetensors
+from ..artifacts import (
+    check_digest,
+    digest_json,
+    digest_tensors,
+    from_dict,
+    load_modules,
+    read_artifact,
+    write_artifact,
+)
+from ..core.latent import LatentSpec
 
 
 @dataclass(frozen=True)
 class DensityConfig:
     """Sizes are the paper's. Where it emits logarithms of deviations, this adds a smooth positive number to `min_std`."""
 
-    latent: int = 192  # D
-    block_dim: int = 10  # A
-    context: int = 3  # N
     components: int = 16
+    """Gaussians in the mixture"""
     width: int = 256
-    min_std: float = 0.05  # in standardised units: a component on repeated equal actions must not become a spike
+    """of the hidden layer"""
+    min_std: float = 0.05
+    """least deviation in standardized units: a component on repeated equal actions must not become a spike"""
 
 
 class MixtureDensity(nn.Module):
     """beta(b | C): called with a context it returns a `torch.distributions` object over blocks."""
 
-    def __init__(self, config: DensityConfig):
+    def __init__(self, config: DensityConfig, latent: LatentSpec, context: int, block_dim: int):
         super().__init__()
-        self.config = config
-        m, a = config.components, config.block_dim
+        self.config, self.latent, self.context, self.block_dim = config, latent, context, block_dim
+        m, a = config.components, block_dim
+        self.reader, size = latent.reader(config.width)
         self.net = nn.Sequential(
-            nn.Linear(config.context * config.latent, config.width), nn.GELU(), nn.Linear(config.width, m * (1 + 2 * a))
+            nn.Linear(context * size, config.width), nn.GELU(), nn.Linear(config.width, m * (1 + 2 * a))
         )
-        with torch.no_grad():  # components start apart, so that they can specialise
+        with torch.no_grad():  # components start apart, so that they can specialize
             self.net[2].bias[m : m + m * a].normal_()
 
     def forward(self, context: Tensor) -> MixtureSameFamily:
-        """(..., N, D) -> a distribution over blocks (..., A)."""
-        m, a = self.config.components, self.config.block_dim
-        logits, means, spreads = self.net(context.flatten(-2)).float().split([m, m * a, m * a], dim=-1)
+        """(..., N, *Z) -> a distribution over blocks (..., A)."""
+        m, a = self.config.components, self.block_dim
+        logits, means, spreads = self.net(self.reader(context).flatten(-2)).float().split([m, m * a, m * a], dim=-1)
         std = self.config.min_std + nn.functional.softplus(spreads)
         shape = (m, a)
         components = Independent(Normal(means.unflatten(-1, shape), std.unflatten(-1, shape), validate_args=False), 1)
         return MixtureSameFamily(Categorical(logits=logits, validate_args=False), components, validate_args=False)
 
     def score(self, context: Tensor, blocks: Tensor) -> Tensor:
-        """r = -log beta(b | C) / A: (..., N, D), (..., A) -> (...)."""
-        return -self(context).log_prob(blocks.float()) / self.config.block_dim
+        """r = -log beta(b | C) / A: (..., N, *Z), (..., A) -> (...)."""
+        return -self(context).log_prob(blocks.float()) / self.block_dim
 
 
 class Density:
@@ -75,28 +85,30 @@ class Density:
     def score(self, context: Tensor, blocks: Tensor) -> Tensor:
         return self.model.score(context, blocks)
 
+    def to_json(self) -> dict[str, Any]:
+        model = self.model
+        shape = {"latent": model.latent.shape, "context": model.context, "block_dim": model.block_dim}
+        facts = {"shape": shape, "threshold": self.threshold, "world_digest": self.world_digest}
+        return {"model": dataclasses.asdict(model.config), **facts}
 
-def save_density(density: Density, folder: Path, history: dict[str, Any] | None = None, **inputs: str) -> None:
-    write_safetensors(folder / "density.safetensors", density.model)
-    config = {"kind": "leplanner density", "model": dataclasses.asdict(density.model.config)}
-    config |= {"threshold": density.threshold, "world_digest": density.world_digest}
-    config |= {"digest": density.digest, "training": history or {}}
-    write_json(folder / "config.json", {**config, "provenance": provenance(**inputs)})
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> Density:
+        """Without its weights."""
+        shape = value["shape"]
+        config = from_dict(DensityConfig, value["model"])
+        model = MixtureDensity(config, LatentSpec(tuple(shape["latent"])), shape["context"], shape["block_dim"])
+        return Density(model, value["threshold"], value["world_digest"])
+
+
+def save_density(density: Density, folder: Path, history: Mapping[str, Any] | None = None, **inputs: str) -> None:
+    contents = {**density.to_json(), "digest": density.digest}
+    write_artifact(folder, "density", contents, {"density": density.model}, history, **inputs)
 
 
 def load_density(folder: str | Path) -> Density:
     folder = Path(folder)
-    if not (folder / "config.json").exists():
-        raise ValueError(f"No density at {folder}: it has no config.json. Fit one with: leplanner density TASK")
-    config = read_json(folder / "config.json")
-    if not isinstance(config, dict) or config.get("kind") != "leplanner density":
-        raise ValueError(
-            f"{folder}/config.json does not describe a leplanner density. Fit one with: leplanner density TASK"
-        )
-    density = Density(
-        MixtureDensity(from_dict(DensityConfig, config["model"])), config["threshold"], config["world_digest"]
-    )
-    load_strictly(density.model, read_safetensors(folder / "density.safetensors"), str(folder))
-    if density.digest != config["digest"]:
-        raise ValueError(f"{folder}: the weights do not match the digest in config.json. Fit the density again.")
+    config = read_artifact(folder, "density")
+    density = Density.from_json(config)
+    load_modules(folder, {"density": density.model})
+    check_digest(folder, config["digest"], density.digest)
     return density

@@ -1,22 +1,23 @@
-"""Fits the behaviour density to the data's own blocks, and calibrates its threshold on held-out ones."""
+"""Fits the behavior density to the data's own blocks, and calibrates its threshold on held-out ones."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..artifacts import digest_json
+from ..artifacts import digest_json, is_whole
 from ..data.cache import LatentCache
-from ..data.windows import PlanBatch, PlanWindows
-from ..learning import Learner, TrainProgress, learn
-from ..precision import pick_device, round_to_half
-from ..world.world import World
+from ..data.windows import PlanBatch, PlanWindows, plan_windows
+from ..training.loop import OnProgress, TrainState, no_progress, train_loop
+from ..training.optim import OptimConfig
+from ..training.precision import round_to_half
+from ..training.runtime import Runtime
+from ..worlds.base import World
 from .mixture import Density, DensityConfig, MixtureDensity, load_density, save_density
 
 
@@ -24,20 +25,12 @@ from .mixture import Density, DensityConfig, MixtureDensity, load_density, save_
 class DensityTrainConfig:
     """Defaults are the paper's: Adam (no weight decay), a constant rate, 4000 steps. The clip only stops accidents."""
 
-    components: int = 16
-    width: int = 256
-    quantile: float = 0.95  # of held-out scores: blocks above it count as unsupported
-    steps: int = 4000
-    batch: int = 256
-    learning_rate: float = 1e-3
-    weight_decay: float = 0.0
-    warmup_share: float | None = None
-    clip: float = 100.0
-    half_weights: bool = False  # end with weights that fp16 holds exactly
-    seed: int = 0
-    precision: str = "fp32"
-    validate_every: int = 250
-    checkpoint_minutes: float = 3.0
+    model: DensityConfig = field(default_factory=DensityConfig)
+    optim: OptimConfig = field(
+        default_factory=lambda: OptimConfig(steps=4000, batch=256, learning_rate=1e-3, clip=100.0, precision="fp32")
+    )
+    quantile: float = 0.95
+    """of held-out scores: blocks above it count as unsupported"""
 
 
 def train_density(
@@ -45,47 +38,41 @@ def train_density(
     cache: LatentCache,
     config: DensityTrainConfig,
     out: Path,
-    device: str = "auto",
-    on_progress: Callable[[TrainProgress], None] = lambda progress: None,
+    runtime: Runtime | None = None,
+    on_progress: OnProgress = no_progress,
     stop_after: int | None = None,
 ) -> Density:
     """Fit to `out`, or continue the fit that `out` holds. The weights that explain held-out blocks best are kept."""
-    train, held_out = world.plan_windows(cache, behaviour_only=True)
-    shape = DensityConfig(
-        latent=world.spec.model.latent,
-        block_dim=world.spec.model.block_dim,
-        context=world.spec.model.context,
-        components=config.components,
-        width=config.width,
-    )
+    train, held_out = plan_windows(world, cache, behavior_only=True)
+    spec, optim = world.spec, config.optim
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        model = MixtureDensity(shape)
-    run = digest_json([dataclasses.asdict(shape), dataclasses.asdict(config), world.digest, cache.data_digest])
-    learner = Learner(model, config, pick_device(device), run)
+        torch.manual_seed(optim.seed)
+        model = MixtureDensity(config.model, spec.latent, spec.context, spec.actions.block_dim)
+    run = digest_json([dataclasses.asdict(config), world.digest, cache.data_digest])
+    state = TrainState(model, optim, runtime or Runtime(), run)
 
     def losses(batch: PlanBatch, generator: torch.Generator) -> dict[str, Tensor]:
         return {"loss": _scores(model, batch).mean()}
 
-    metrics = learn(
-        learner,
+    metrics = train_loop(
+        state,
         out,
-        draw=lambda rng, step: train.draw(rng, config.batch, max_offset=1),
+        draw=lambda rng, step: train.draw(rng, optim.batch, max_offset=1),
         losses=losses,
         validate=lambda: {"held_out_score": float(held_out_scores(model, held_out, seed=0, count=1024).mean())},
-        counted={"blocks": config.batch},
+        counted={"blocks": optim.batch},
         best_by="held_out_score",
         on_progress=on_progress,
         stop_after=stop_after,
     )
-    if (out / "config.json").exists():
+    if is_whole(out):
         return load_density(out)
-    if config.half_weights and learner.done == config.steps:
+    if optim.half_weights and state.finished:
         round_to_half(model)
     threshold = float(np.quantile(held_out_scores(model, held_out, seed=1), config.quantile))
     density = Density(model, threshold, world.digest)
-    if learner.done == config.steps:
-        history = {"config": dataclasses.asdict(config), "metrics": metrics, "held_out_score": learner.best_score}
+    if state.finished:
+        history = {"config": dataclasses.asdict(config), "metrics": metrics, "held_out_score": state.best_score}
         save_density(density, out, history, world=world.digest, data=cache.data_digest)
     return density
 

@@ -1,20 +1,22 @@
-"""What happens when plans are executed: how the distance to the goal shrinks from replan to replan and where it settles, and how
-far imagination drifts from what the environment does."""
+"""What happens when plans are executed: how the distance to the goal shrinks from replan to replan, where it settles,
+and how far imagination drifts from what the environment does."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 
 from ..control.controller import Controller
-from ..control.policy import PlannerPolicy, raw_actions
+from ..control.policy import PlannerPolicy
+from ..core.dynamics import pairwise_distance
+from ..core.problem import PlanProblem
+from ..data.context import fill_context
 from ..evaluation.manifest import Manifest
-from ..planner.planner import TaskPlanner
-from ..planner.problem import PlanProblem, goal_distances
+from ..planner.planner import Planner
+from ..tasks.spec import Simulator
 
 Array = np.ndarray
 RESAMPLES = 1000
@@ -36,18 +38,20 @@ class ClosedLoopFit:
 
 @dataclass(frozen=True)
 class ClosedLoopTables:
+    """Distances are the world's own measure."""
+
     fit: ClosedLoopFit
-    distances: list[list[float]]  # [trial][replan]: latent distance to the goal where it is planned again
-    drift: list[float]  # [j - 1]: mean squared distance of imagined and real latents after block j of one whole plan
-    drift_of_copying: list[float]  # the same if nothing moved: what an imagination must beat
+    distances: list[list[float]]  # [trial][replan]: latent distance to the goal at every replan, and at the end
+    drift: list[float]  # [j - 1]: mean distance of imagined and real latents after block j of one whole plan
+    drift_of_copying: list[float]  # the same for an imagination in which nothing moves: what a world must beat
     data_drift: list[float]  # the data's own actions from the same starts, imagined from the same contexts: the control
     data_drift_of_copying: list[float]
     trials: int
 
 
 def closed_loop_tables(
-    planner: TaskPlanner,
-    sim: Any,
+    planner: Planner,
+    sim: Simulator,
     manifest: Manifest,
     trials: int,
     on_trial: Callable[[int, int], None] = lambda done, total: None,
@@ -59,10 +63,11 @@ def closed_loop_tables(
         start, goal = np.array(trial.start_state), np.array(trial.goal_state)
         sim.set_state(goal)
         picture = sim.render(size)
-        distances.append(_replanned(planner, sim, start, picture, manifest.budget))
+        distances.append(_distances_at_replans(planner, sim, start, picture, manifest.budget))
         drifts.append(_drift(planner, sim, start, picture, np.array(trial.actions, np.float32)))
         on_trial(number + 1, len(chosen))
-    ours, ours_still, data, data_still = np.mean(drifts, axis=0).tolist()
+    # each on its own: the data may have fewer blocks than a plan
+    ours, ours_still, data, data_still = (np.mean(part, axis=0).tolist() for part in zip(*drifts, strict=True))
     return ClosedLoopTables(fit_closed_loop(distances), distances, ours, ours_still, data, data_still, len(chosen))
 
 
@@ -91,36 +96,36 @@ def _least_squares(distances: list[list[float]]) -> tuple[float, float]:
     return float(c), float(b)
 
 
-def _replanned(planner: TaskPlanner, sim: Any, start: Array, goal: Array, budget: int) -> list[float]:
+def _distances_at_replans(planner: Planner, sim: Simulator, start: Array, goal: Array, budget: int) -> list[float]:
     """Latent distances to the goal at every replan, one block apart, and at the end."""
-    controller = Controller(PlannerPolicy(planner), planner.world)
+    controller = Controller(PlannerPolicy(planner), planner.world, encode=planner.encode)
     controller.reset(goal)
     sim.set_state(start)
-    size, found = len(goal), []
+    size, distances = len(goal), []
     for step in range(budget):
         frame = sim.render(size) if controller.needs_frame else None
         if frame is not None and step % controller.block == 0:
-            found.append(_distance(planner, frame, goal))
+            distances.append(_distance(planner, frame, goal))
         sim.step(controller.act(frame))
-    return [*found, _distance(planner, sim.render(size), goal)]
+    return [*distances, _distance(planner, sim.render(size), goal)]
 
 
-def _distance(planner: TaskPlanner, frame: Array, goal: Array) -> float:
-    latent, wanted = planner.world.encode(np.stack([frame, goal]))
-    return goal_distances(latent[None, None], wanted[None]).item()
+def _distance(planner: Planner, frame: Array, goal: Array) -> float:
+    latent, target = planner.encode(np.stack([frame, goal])).unsqueeze(1)
+    return planner.world.distance(latent.unsqueeze(1), target).item()
 
 
-def opening(planner: TaskPlanner, sim: Any, start: Array, goal: Array) -> PlanProblem:
-    """The problem of a trial's first decision: the start repeated, nothing done before."""
-    spec, shape = planner.world.spec, planner.model.config
+def opening(planner: Planner, sim: Simulator, start: Array, goal: Array) -> PlanProblem:
+    """The problem of a trial's first decision, of which only the start's frame is known."""
+    spec = planner.world.spec
     sim.set_state(start)
-    now, wanted = planner.world.encode(np.stack([sim.render(len(goal)), goal])).unsqueeze(1)
-    zero = torch.from_numpy(spec.action_scale.zero_block(spec.block))
-    return PlanProblem(now.expand(1, shape.context, -1), zero.expand(1, shape.context - 1, -1).to(now), wanted)
+    latent, target = planner.encode(np.stack([sim.render(len(goal)), goal])).unsqueeze(1)
+    context, past_blocks = fill_context([latent], [], spec.context, spec.actions)
+    return PlanProblem(context, past_blocks, target)
 
 
-def executed_blindly(sim: Any, start: Array, actions: Array, block: int, size: int) -> Array:
-    """The frames after each block of actions."""
+def open_loop_frames(sim: Simulator, start: Array, actions: Array, block: int, size: int) -> Array:
+    """The frames after each block of actions, executed without looking."""
     sim.set_state(start)
     frames = []
     for step, action in enumerate(actions, start=1):
@@ -130,20 +135,21 @@ def executed_blindly(sim: Any, start: Array, actions: Array, block: int, size: i
     return np.stack(frames)
 
 
-def _drift(planner: TaskPlanner, sim: Any, start: Array, goal: Array, taken: Array) -> list[Array]:
-    """One whole plan executed without looking, then what the data did from there: (4, H), of each its drift and copying's."""
-    spec, shape = planner.world.spec, planner.model.config
+@torch.no_grad()
+def _drift(planner: Planner, sim: Simulator, start: Array, goal: Array, taken: Array) -> list[Array]:
+    """One whole plan executed without looking, then what the data did from the same start: for each the drift after
+    every block, and that of copying the first latent."""
+    world, actions = planner.world, planner.world.spec.actions
     problem = opening(planner, sim, start, goal)
-    plan, now = planner.plan(problem), problem.context[:, -1]
-    actions = taken.reshape(-1, spec.action_dim)[: shape.horizon * spec.block]
-    blocks = torch.from_numpy(spec.action_scale.standardise(actions)).to(now).reshape(1, -1, shape.block_dim)
-    led = planner.world.rollout(problem.context, problem.past_blocks, blocks)
-    found = []
-    for executed, imagined in ((raw_actions(plan.blocks, planner.model.box)[0], plan.latents), (actions, led)):
-        real = planner.world.encode(executed_blindly(sim, start, executed, spec.block, len(goal)))
-        found += [_mean_square(imagined[0] - real), _mean_square(now - real)]
-    return found
-
-
-def _mean_square(difference: torch.Tensor) -> Array:
-    return difference.square().mean(dim=-1).cpu().numpy()
+    plan = planner.plan(problem)
+    blocks = min(planner.model.config.horizon, len(taken) // actions.block)
+    raw = taken[: blocks * actions.block]
+    data_blocks = torch.from_numpy(actions.blocks(raw[None])).to(problem.goal)
+    data_latents = world.rollout(problem.context, problem.past_blocks, data_blocks)
+    drifts = []
+    for executed, imagined in ((actions.raw_actions(plan.blocks)[0], plan.latents), (raw, data_latents)):
+        real = planner.encode(open_loop_frames(sim, start, executed, actions.block, len(goal))).unsqueeze(0)
+        drift = pairwise_distance(world, imagined, real)
+        copying = world.distance(real, problem.context[:, -1])
+        drifts += [drift[0].cpu().numpy(), copying[0].cpu().numpy()]
+    return drifts

@@ -1,59 +1,82 @@
-"""The decoder probe: latents back to pixels, so that people can look at what a planner imagines. Trained after the fact; nothing
-that acts depends on it."""
+"""The decoder probe: latents back to pixels, so that people can look at what a planner imagines. It is trained after
+the fact; nothing that acts depends on it."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from scipy.ndimage import gaussian_filter
 from torch import Tensor, nn
 
-from ..artifacts import digest_json, provenance, read_json, write_json
+from ..artifacts import (
+    check_digest,
+    digest_json,
+    digest_tensors,
+    from_dict,
+    is_whole,
+    load_modules,
+    read_artifact,
+    read_json,
+    write_artifact,
+)
 from ..data.episodes import Episodes, read_frames, split
-from ..learning import Learner, Metrics, TrainProgress, learn
-from ..precision import keep_freed_memory, pick_device, round_to_half
-from ..world.world import World, load_strictly, read_safetensors, write_safetensors
+from ..training.loop import Metrics, OnProgress, TrainState, no_progress, train_loop
+from ..training.optim import OptimConfig
+from ..training.precision import keep_freed_memory, round_to_half
+from ..training.runtime import Runtime
+from ..worlds.base import World
 
 FRAME_CHUNK = 256
+HELD_OUT_FRAMES = 4096  # at most
 
 
 @dataclass(frozen=True)
 class DecoderConfig:
-    latent: int
+    latent_size: int
+    """how many numbers a latent has"""
     frame_size: int
+    """pixels"""
     patch: int = 8
-    waves: int = 48  # projections of a latent whose sines and cosines are taken
+    """pixels of a patch's side"""
+    waves: int = 48
+    """projections of a latent whose sines and cosines are taken"""
     frequencies: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0)
-    width: int = 256  # of what all patches share
-    answer: int = 64  # numbers that a patch is drawn from
+    """factors of the projections"""
+    width: int = 256
+    """numbers that all patches share"""
+    patch_features: int = 64
+    """numbers that a patch is drawn from"""
 
 
 @dataclass(frozen=True)
 class DecoderTrainConfig:
-    frames: int = 60_000  # of training episodes, at most
-    steps: int = 6000
-    batch: int = 64
-    learning_rate: float = 1.5e-3
-    weight_decay: float = 1e-4
-    warmup_share: float | None = 0.05
-    clip: float = 1.0
-    half_weights: bool = False  # end with weights that fp16 holds exactly
-    seed: int = 0
-    precision: str = "auto"
-    validate_every: int = 500
-    checkpoint_minutes: float = 3.0
+    frames: int = 60_000
+    """frames of training episodes, at most"""
+    optim: OptimConfig = field(
+        default_factory=lambda: OptimConfig(
+            steps=6000,
+            batch=64,
+            learning_rate=1.5e-3,
+            weight_decay=1e-4,
+            warmup=0.05,
+            clip=1.0,
+            validate_every=500,
+        )
+    )
 
 
 class PatchDecoder(nn.Module):
-    """Every patch of a frame has learned queries of its own; one network draws a patch from the latent's answers to them. What is
-    learned is the difference to the mean frame.
+    """Every patch of a frame has a linear readout of its own; one network, shared by all patches, draws a patch from
+    it. What is learned is the difference to the mean frame.
 
-    An edge is a sudden function of where a thing is, and latents hold that smoothly: their sines and cosines make edges easy.
+    Pixels change abruptly where an object's edge is, while latents encode positions smoothly; sines and cosines of a
+    latent give the readouts the high frequencies that edges need.
     """
 
     def __init__(self, config: DecoderConfig):
@@ -62,31 +85,33 @@ class PatchDecoder(nn.Module):
         if c.frame_size % c.patch:
             raise ValueError(f"Patches of {c.patch} px do not divide a frame of {c.frame_size} px.")
         self.side = c.frame_size // c.patch
-        self.project = nn.Linear(c.latent, c.waves)
-        features = c.latent + 2 * c.waves * len(c.frequencies)
+        self.project = nn.Linear(c.latent_size, c.waves)
+        features = c.latent_size + 2 * c.waves * len(c.frequencies)
         self.shared = nn.Sequential(nn.Linear(features, c.width), nn.GELU())
-        asked = features + c.width
-        self.queries = nn.Parameter(torch.randn(asked, self.side**2 * c.answer) / asked**0.5)
-        self.bias = nn.Parameter(torch.zeros(self.side**2 * c.answer))
+        inputs, readout = features + c.width, c.patch_features
+        self.queries = nn.Parameter(torch.randn(inputs, self.side**2 * readout) / inputs**0.5)
+        self.bias = nn.Parameter(torch.zeros(self.side**2 * readout))
         self.draw = nn.Sequential(
-            nn.GELU(), nn.Linear(c.answer, 3 * c.answer), nn.GELU(), nn.Linear(3 * c.answer, c.patch**2 * 3)
+            nn.GELU(), nn.Linear(readout, 3 * readout), nn.GELU(), nn.Linear(3 * readout, c.patch**2 * 3)
         )
         self.register_buffer("mean", torch.zeros(c.frame_size, c.frame_size, 3))
 
     def forward(self, latents: Tensor) -> Tensor:
-        """(B, D) -> (B, S, S, 3), where 0..1 is black to white."""
+        """(B, *Z) -> (B, S, S, 3), where 0..1 is black to white."""
         c, batch = self.config, len(latents)
+        latents = latents.flatten(1)
         angles = torch.cat([frequency * self.project(latents) for frequency in c.frequencies], dim=-1)
         features = torch.cat([latents, angles.sin(), angles.cos()], dim=-1)
-        answers = torch.cat([features, self.shared(features)], dim=-1) @ self.queries + self.bias
-        patches = self.draw(answers.view(batch, self.side**2, c.answer))
+        readouts = torch.cat([features, self.shared(features)], dim=-1) @ self.queries + self.bias
+        patches = self.draw(readouts.view(batch, self.side**2, c.patch_features))
         grid = patches.view(batch, self.side, self.side, c.patch, c.patch, 3).transpose(2, 3)
         return grid.reshape(batch, c.frame_size, c.frame_size, 3) + self.mean
 
     @torch.no_grad()
     def frames(self, latents: Tensor) -> np.ndarray:
-        """(B, D) -> uint8 (B, S, S, 3)."""
-        return (self(latents.float()).clamp(0, 1) * 255).round().to(torch.uint8).cpu().numpy()
+        """(B, *Z), of any device and precision -> uint8 (B, S, S, 3)."""
+        drawn = self(latents.to(self.mean.device).float())
+        return (drawn.clamp(0, 1) * 255).round().to(torch.uint8).cpu().numpy()
 
 
 @dataclass(frozen=True)
@@ -95,13 +120,18 @@ class Decoder:
     encoder_digest: str  # whose latents it reads; worlds that share an encoder share its decoder
     fidelity: Metrics  # on held-out frames
 
+    @property
+    def digest(self) -> str:
+        config = dataclasses.asdict(self.model.config)
+        return digest_json([config, self.encoder_digest, digest_tensors(self.model.state_dict())])
+
 
 @dataclass(frozen=True)
 class Encoded:
     """Rows of a dataset and their latents."""
 
     rows: np.ndarray  # (R,) rising
-    latents: Tensor  # (R, D)
+    latents: Tensor  # (R, *Z)
     episodes: Episodes
 
     @staticmethod
@@ -127,52 +157,62 @@ def train_decoder(
     shape: DecoderConfig,
     config: DecoderTrainConfig,
     out: Path,
-    device: str = "auto",
+    runtime: Runtime | None = None,
     on_encoded: Callable[[int, int], None] = lambda done, total: None,
-    on_progress: Callable[[TrainProgress], None] = lambda progress: None,
+    on_progress: OnProgress = no_progress,
     stop_after: int | None = None,
 ) -> Decoder:
     """Train to `out`, or continue the run that `out` holds."""
-    keep_freed_memory()
-    world.to(pick_device(device))
+    _check_shape(shape, world)
     settings = [dataclasses.asdict(part) for part in (shape, config)]
     run = digest_json([*settings, world.encoder_digest, episodes.digest])
-    if (out / "config.json").exists():
-        if read_json(out / "config.json").get("run") != run:
-            raise ValueError(f"{out} holds a decoder that this run did not make. Choose another --out, or delete it.")
-        return load_decoder(out)
+    if is_whole(out):
+        if read_json(out / "config.json")["training"].get("run") == run:
+            return load_decoder(out)
+        raise ValueError(f"{out} holds a decoder that this run did not make. Choose another --out, or delete it.")
+    keep_freed_memory()
+    runtime, optim = runtime or Runtime(), config.optim
+    world.to(runtime.torch_device)
     train, held_out = (
         Encoded.some(world, episodes, side, most, on_encoded)
-        for side, most in zip(split(episodes), (config.frames, 4096), strict=True)
+        for side, most in zip(split(episodes), (config.frames, HELD_OUT_FRAMES), strict=True)
     )
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
+        torch.manual_seed(optim.seed)
         model = PatchDecoder(shape)
     model.mean.copy_(torch.from_numpy(mean_frame(train)))
-    learner = Learner(model, config, world.device, run)
+    state = TrainState(model, optim, runtime, run)
 
     def losses(chosen: np.ndarray, generator: torch.Generator) -> dict[str, Tensor]:
-        frames = torch.from_numpy(train.frames(chosen)).to(learner.device)
+        frames = torch.from_numpy(train.frames(chosen)).to(state.device)
         return {"loss": (model(train.latents[chosen]).float() - frames / 255).square().mean()}
 
-    learn(
-        learner,
+    metrics = train_loop(
+        state,
         out,
-        draw=lambda rng, step: rng.integers(len(train.rows), size=config.batch),
+        draw=lambda rng, step: rng.integers(len(train.rows), size=optim.batch),
         losses=losses,
         validate=lambda: {f"held_out_{name}": value for name, value in fidelity(model, held_out, most=256).items()},
-        counted={"frames": config.batch},
+        counted={"frames": optim.batch},
         on_progress=on_progress,
         stop_after=stop_after,
     )
     model.eval().requires_grad_(False)
-    if learner.done < config.steps:
+    if not state.finished:
         return Decoder(model, world.encoder_digest, {})
-    if config.half_weights:
+    if optim.half_weights:
         round_to_half(model)
     decoder = Decoder(model, world.encoder_digest, fidelity(model, held_out))
-    save_decoder(decoder, out, {"training": dataclasses.asdict(config), "run": run}, episodes.digest)
+    history = {"config": dataclasses.asdict(config), "precision": state.precision, "metrics": metrics, "run": run}
+    save_decoder(decoder, out, history, data=episodes.digest)
     return decoder
+
+
+def _check_shape(shape: DecoderConfig, world: World) -> None:
+    expected = {"latent_size": world.latent.size, "frame_size": world.spec.frame_size}
+    actual = {name: getattr(shape, name) for name in expected}
+    if actual != expected:
+        raise ValueError(f"The decoder is of {actual}, its world of {expected}. Make its configuration from the world.")
 
 
 def mean_frame(pool: Encoded) -> np.ndarray:
@@ -198,8 +238,8 @@ def fidelity(model: PatchDecoder, pool: Encoded, most: int | None = None) -> Met
         mean_mse.append(np.square(model.mean.cpu().numpy() - frames).mean(axis=(1, 2, 3)))
         similar += [ssim(one, other) for one, other in zip(drawn, frames, strict=True)]
     error, baseline = float(np.concatenate(mse).mean()), float(np.concatenate(mean_mse).mean())
-    found = {"mse": error, "mean_image_mse": baseline, "ratio": baseline / error, "frames": count}
-    return found | {"psnr": -10 * float(np.log10(error)), "ssim": float(np.mean(similar))}
+    errors = {"mse": error, "mean_image_mse": baseline, "ratio": baseline / error, "frames": count}
+    return errors | {"psnr": -10 * float(np.log10(error)), "ssim": float(np.mean(similar))}
 
 
 def ssim(one: np.ndarray, other: np.ndarray) -> float:
@@ -215,24 +255,24 @@ def ssim(one: np.ndarray, other: np.ndarray) -> float:
     return float(ratio.mean())
 
 
-def save_decoder(decoder: Decoder, folder: Path, history: Metrics, data: str) -> None:
-    write_safetensors(folder / "decoder.safetensors", decoder.model)
-    config = {"kind": "leplanner decoder", "decoder": dataclasses.asdict(decoder.model.config), **history}
-    config |= {"encoder_digest": decoder.encoder_digest, "fidelity": decoder.fidelity}
-    write_json(folder / "config.json", config | {"provenance": provenance(encoder=decoder.encoder_digest, data=data)})
+def save_decoder(decoder: Decoder, folder: Path, history: dict[str, Any], **inputs: str) -> None:
+    contents = {"decoder": dataclasses.asdict(decoder.model.config), "encoder_digest": decoder.encoder_digest}
+    contents |= {"fidelity": decoder.fidelity, "digest": decoder.digest}
+    inputs |= {"encoder": decoder.encoder_digest}
+    write_artifact(folder, "decoder", contents, {"decoder": decoder.model}, history, **inputs)
 
 
-def load_decoder(folder: Path, world: World | None = None) -> Decoder:
-    """Strictly; when a world is given, it must be one whose latents the decoder reads."""
-    config = read_json(folder / "config.json") if (folder / "config.json").exists() else {}
-    if config.get("kind") != "leplanner decoder":
-        raise ValueError(f"No decoder at {folder}. Train one with: leplanner decoder TASK")
+def load_decoder(folder: str | Path, world: World | None = None) -> Decoder:
+    """On the CPU. When a world is given, it must be one whose latents the decoder reads."""
+    folder = Path(folder)
+    config = read_artifact(folder, "decoder")
     if world is not None and config["encoder_digest"] != world.encoder_digest:
         raise ValueError(
-            f"The decoder at {folder} reads another encoder's latents ({config['encoder_digest'][:12]}, this world's is "
-            f"{world.encoder_digest[:12]}). Train one for this world: leplanner decoder TASK --out DIR"
+            f"The decoder at {folder} reads another encoder's latents ({config['encoder_digest'][:12]}, this world's "
+            f"is {world.encoder_digest[:12]}). Train one for this world: leplanner decoder TASK --out DIR"
         )
-    shape = config["decoder"] | {"frequencies": tuple(config["decoder"]["frequencies"])}
-    model = PatchDecoder(DecoderConfig(**shape))
-    load_strictly(model, read_safetensors(folder / "decoder.safetensors"), str(folder))
-    return Decoder(model.eval().requires_grad_(False), config["encoder_digest"], config["fidelity"])
+    model = PatchDecoder(from_dict(DecoderConfig, config["decoder"]))
+    load_modules(folder, {"decoder": model})
+    decoder = Decoder(model.eval().requires_grad_(False), config["encoder_digest"], config["fidelity"])
+    check_digest(folder, config["digest"], decoder.digest)
+    return decoder

@@ -1,4 +1,4 @@
-"""What a planner does in imagination, on held-out problems: when plans arrive, what each correction buys, what the data did."""
+"""What a planner does in imagination, on held-out problems: when plans arrive, and what corrections gain."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..core.dynamics import Dynamics, Imagine, imagination
+from ..core.problem import Plan, PlanProblem
 from ..data.windows import PlanBatch
 from ..density.mixture import Density
 from ..planner.model import LePlanner
 from ..planner.objectives import arrival
-from ..planner.problem import Imagine, LatentDynamics, Plan, PlanProblem, goal_distances, imagination
 from ..planner.validate import as_sample, off_support, report_on
 
 
@@ -28,7 +29,7 @@ class DepthRow:
 
 @dataclass(frozen=True)
 class BesideTheData:
-    """Our first block and the data's, in standardised units; distances are imagined."""
+    """Our first block and the data's, in standardized units; distances are imagined."""
 
     cosine_mean: float
     cosine_median: float
@@ -49,14 +50,14 @@ class ImaginedTables:
     profile: list[list[float] | None]  # [q - 1][j - 1]: mean d_j for goals that the data reached after q blocks
     profile_counts: list[int]
     depth: list[DepthRow]
-    magnitudes: list[float]  # mean absolute standardised action, by block of the final plan
-    off_support: float | None  # share of blocks that the density does not support
+    magnitudes: list[float]  # mean absolute standardized action, by block of the final plan
+    off_support: float | None  # share of blocks that the density does not support; None without density or corrections
     beside_the_data: BesideTheData
 
 
 @torch.no_grad()
 def imagined_tables(
-    model: LePlanner, dynamics: LatentDynamics, batch: PlanBatch, density: Density | None, depth: int = 10
+    model: LePlanner, dynamics: Dynamics, batch: PlanBatch, density: Density | None, depth: int = 10
 ) -> ImaginedTables:
     device = next(model.parameters()).device
     sample = as_sample(batch, device)
@@ -85,8 +86,7 @@ def deeper_plans(model: LePlanner, problem: PlanProblem, imagine: Imagine, depth
     plans: list[Plan] = []
     for k in range(depth + 1):
         b = model.decode(Y)
-        z = imagine(b)
-        d = goal_distances(z, problem.goal)
+        z, d = imagine(b)
         plans.append(Plan(b, z, d))
         if k < depth and model.config.refinements:
             step = model.eta[min(k, model.config.refinements - 1)].sigmoid()
@@ -104,11 +104,11 @@ def depth_rows(plans: list[Plan], offset: Tensor) -> list[DepthRow]:
     return rows
 
 
-def beside_the_data(plan: Plan, taken: Tensor, problem: PlanProblem, dynamics: LatentDynamics) -> BesideTheData:
+def beside_the_data(plan: Plan, taken: Tensor, problem: PlanProblem, dynamics: Dynamics) -> BesideTheData:
     first = plan.blocks[:, 0]
     cosine = torch.nn.functional.cosine_similarity(first, taken, dim=-1)
-    led = dynamics.rollout(problem.context, problem.past_blocks, taken.unsqueeze(1))
-    after_data = goal_distances(led, problem.goal)[:, 0]
+    data_latents = dynamics.rollout(problem.context, problem.past_blocks, taken.unsqueeze(1))
+    after_data = dynamics.distance(data_latents, problem.goal)[:, 0]
     after_ours, at_end = plan.distances[:, 0], plan.distances[:, -1]
     return BesideTheData(
         cosine_mean=cosine.mean().item(),

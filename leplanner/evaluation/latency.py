@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 
+from ..control.methods import METHODS, MethodInputs, SearchBudget
 from ..control.policy import PlannerPolicy, Policy, Request
-from ..planner.problem import PlanProblem
-from ..world.world import World
+from ..core.problem import PlanProblem
+from ..planner.engines import random_problem
+from ..planner.planner import Planner
 
 
 @dataclass(frozen=True)
@@ -20,33 +23,31 @@ class Latency:
     batch: int
     plan_ms: float  # median of one decision for the whole batch
     plan_ms_p95: float
-    rows: int  # predictor transitions a problem
+    transitions: int  # of the predictor, a problem
     encode_ms: float  # of the frames that one decision needs: one a problem
     encode_ms_p95: float
     repeats: int  # decisions timed
 
 
 def measure_latency(
-    policy: Policy, world: World, problem: PlanProblem, seconds: float = 5.0, least: int = 3
+    policy: Policy, planner: Planner, problem: PlanProblem, seconds: float = 5.0, least: int = 3
 ) -> Latency:
     """Every method of a table is measured by this function, in one process, on the same problems: after one decision that
     warms up, at least so many, more as long as the time lasts. With `least=0` the first decision counts if it alone
     takes longer than that: a search is warm long before its end."""
     batch = len(problem.goal)
-    rest = policy.planner.plan(problem).blocks[:, 1:] if isinstance(policy, PlannerPolicy) and policy.keep else None
-    request = Request(problem, remaining=50, rest=rest, seeds=tuple(range(batch)))
-    size = world.spec.frame_size
+    remaining_plan = planner.plan(problem).blocks[:, 1:] if isinstance(policy, PlannerPolicy) else None
+    request = Request(problem, remaining=50, remaining_plan=remaining_plan, seeds=tuple(range(batch)))
+    size, device = planner.world.spec.frame_size, planner.world.device
     frames = np.zeros((batch, size, size, 3), np.uint8)
-    before = policy.rows
-    first = _times(lambda: policy.decide(request), 0.0, 1, world.device)
-    rows = (policy.rows - before) // batch
+    before = policy.transitions
+    first = _times(lambda: policy.decide(request), 0.0, 1, device)
+    transitions = (policy.transitions - before) // batch
     enough = least == 0 and first[0] > 1e3 * seconds
-    plan = first if enough else _times(lambda: policy.decide(request), seconds, max(1, least), world.device)
-    world.encode(frames)
-    encode = (
-        _times(lambda: world.encode(frames), seconds, max(1, least), world.device) if policy.frames else np.zeros(1)
-    )
-    return Latency(policy.name, batch, *_median_and_p95(plan), rows, *_median_and_p95(encode), len(plan))
+    plan = first if enough else _times(lambda: policy.decide(request), seconds, max(1, least), device)
+    planner.encode(frames)
+    encode = _times(lambda: planner.encode(frames), seconds, max(1, least), device) if policy.frames else np.zeros(1)
+    return Latency(policy.name, batch, *_median_and_p95(plan), transitions, *_median_and_p95(encode), len(plan))
 
 
 def _times(run: Callable[[], object], seconds: float, least: int, device: torch.device) -> np.ndarray:
@@ -62,3 +63,19 @@ def _times(run: Callable[[], object], seconds: float, least: int, device: torch.
 
 def _median_and_p95(times: np.ndarray) -> tuple[float, float]:
     return float(np.median(times)), float(np.quantile(times, 0.95))
+
+
+def measure_methods(
+    names: tuple[str, ...], planner: Planner, baselines: Path | None, budget: int, search: SearchBudget
+) -> list[Latency]:
+    """On random problems: time does not depend on them. Floors and ceilings decide nothing. A search takes one problem after
+    another, so its batch of 50 is 50 times its batch of 1 and not measured."""
+    timed = []
+    inputs = MethodInputs(planner, budget, baselines, search)
+    for batch in (1, 50):
+        problem = random_problem(planner.model, batch=batch)
+        for method in map(METHODS.get, names):
+            if method.role in ("floor", "ceiling") or (batch > 1 and method.role == "search"):
+                continue
+            timed.append(measure_latency(method.make(inputs)(None), planner, problem))
+    return timed

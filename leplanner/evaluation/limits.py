@@ -11,12 +11,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from ..planner.engine import random_problem
-from ..planner.fast import FastPlanner
-from ..planner.planner import TaskPlanner
-from ..planner.problem import imagination
-from ..precision import matmul_gflops
-from ..world.fast_rollout import FastRollout
+from ..core.dynamics import imagination
+from ..planner.engines import random_problem
+from ..planner.fast import FastPlanner, fast_dynamics
+from ..planner.planner import Planner
+from ..training.precision import matmul_gflops
 
 
 @dataclass(frozen=True)
@@ -52,9 +51,9 @@ class _WeightsRead(TorchDispatchMode):
 
 
 @torch.no_grad()
-def plan_work(planner: TaskPlanner, batch: int = 1) -> PlanWork:
-    """Of `FastPlanner` and `FastRollout`; the ONNX graph differs by one more pass over the context."""
-    fast, rollout = FastPlanner(planner.model, compiled=False), FastRollout(planner.world.model)
+def plan_work(planner: Planner, batch: int = 1) -> PlanWork:
+    """Of the planner and the world in their fast forms; an ONNX graph may differ by one more pass over the context."""
+    fast, rollout = FastPlanner(planner.model, compiled=False), fast_dynamics(planner.dynamics, compiled=False)
     problem = random_problem(planner.model, planner.world.device, batch)
     with FlopCounterMode(display=False) as flops, _WeightsRead() as weights:
         fast(problem, imagination(rollout, problem))

@@ -66,12 +66,13 @@ def draw_manifest(
     protocol: str = "nontrivial",
     offset: int = 25,
     budget: int | None = None,  # default: default_budget(offset)
-    block: int = 5,
-    context: int = 3,
-    simulator: Callable[[], Simulator] | None = None,  # for nontrivial: tries whether doing nothing succeeds
+    *,
+    block: int,  # of the world: environment actions in a block, and context frames, for histories
+    context: int,
+    simulator: Callable[[], Simulator] | None = None,  # for nontrivial: tries whether the no-op policy succeeds
 ) -> Manifest:
     """official: from all episodes; heldout: from validation episodes; nontrivial: those, without pairs that are solved
-    at the start or by doing nothing."""
+    at the start or by the no-op policy."""
     if protocol not in PROTOCOLS:
         raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}; got {protocol!r}.")
     if episodes.states is None:
@@ -92,14 +93,14 @@ def draw_manifest(
     rows = np.random.default_rng(seed).permutation(rows)
     sim = simulator() if protocol == "nontrivial" and simulator is not None else None
     if protocol == "nontrivial" and sim is None:
-        raise ValueError("The nontrivial protocol needs a simulator, to try whether doing nothing succeeds.")
+        raise ValueError("The nontrivial protocol needs a simulator, to try whether the no-op policy succeeds.")
     trials: list[Trial] = []
     try:
         for row in rows:
             if len(trials) == count:
                 break
             start, goal = episodes.states[row], episodes.states[row + ahead]
-            if sim is not None and (task.success(start, goal) or does_nothing_succeed(task, sim, start, goal, budget)):
+            if sim is not None and (task.success(start, goal) or no_op_succeeds(task, sim, start, goal, budget)):
                 continue
             trials.append(_trial(len(trials), episodes, int(row), ahead, block, context))
     finally:
@@ -107,13 +108,13 @@ def draw_manifest(
             sim.close()
     if len(trials) < count:
         raise ValueError(
-            f"{count} trials were asked for, but the {len(chosen)} episodes of protocol {protocol!r} hold only {len(trials)} at "
+            f"{count} trials were requested, but the {len(chosen)} episodes of protocol {protocol!r} hold only {len(trials)} at "
             f"offset {offset}. Ask for fewer --trials, a shorter --offset, or collect more episodes."
         )
     return Manifest(task.name, protocol, offset, budget, seed, episodes.digest, tuple(trials))
 
 
-def does_nothing_succeed(task: Task, sim: Simulator, start: Array, goal: Array, budget: int) -> bool:
+def no_op_succeeds(task: Task, sim: Simulator, start: Array, goal: Array, budget: int) -> bool:
     """At any step, as the published convention counts."""
     sim.set_state(start)
     for _ in range(budget):

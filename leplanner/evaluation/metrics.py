@@ -1,34 +1,68 @@
-"""What a trial's visited states say: success by three conventions, a stricter verdict, the error left."""
+"""What a trial's visited states say. Every metric is declared once; rows, tables and reports follow."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
+from ..core.registry import Registry
 from ..tasks import Task
 
 HOLD_STEPS = 5
+HEADLINE = "any"  # the metric of paired differences: the published convention
 
 
 @dataclass(frozen=True)
-class Outcome:
-    success_any: bool  # at any step: the published convention
-    success_final: bool
-    success_held: bool  # at each of the last 5 steps
-    strict: bool  # the task's stricter verdict
-    first_success: int | None  # environment step, from 1
-    final_error: float  # in the task's unit
+class Metric:
+    """`rate`: true or false, shown as a percentage with its interval. `value`: a number, shown as its median. None where the task
+    does not say."""
+
+    name: str
+    title: str
+    kind: Literal["rate", "value"]
+    compute: Callable[[Task, np.ndarray, np.ndarray], Any]  # (task, states (T+1, S), goal (S,))
 
 
-def judge(task: Task, states: np.ndarray, goal: np.ndarray) -> Outcome:
-    """States (T+1, S): the start, and one after each action. The start itself never counts as success."""
-    reached = np.asarray(task.success(states[1:], goal), bool)
-    return Outcome(
-        success_any=bool(reached.any()),
-        success_final=bool(reached[-1]),
-        success_held=bool(reached[-HOLD_STEPS:].all()),
-        strict=bool(task.strict(states, goal)),
-        first_success=int(np.argmax(reached)) + 1 if reached.any() else None,
-        final_error=float(task.error(states[-1], goal)),
-    )
+METRICS: Registry[Metric] = Registry("metric", "leplanner.metrics")
+
+
+def score_states(task: Task, states: np.ndarray, goal: np.ndarray) -> dict[str, Any]:
+    """The outcome of a trial: states (T+1, S), the start and one after each action. The start itself never counts as success."""
+    return {metric.name: metric.compute(task, states, goal) for metric in METRICS.values()}
+
+
+def rate_metrics() -> list[Metric]:
+    return [metric for metric in METRICS.values() if metric.kind == "rate"]
+
+
+def _reached(task: Task, states: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    return np.asarray(task.success(states[1:], goal), bool)
+
+
+def _first(task: Task, states: np.ndarray, goal: np.ndarray) -> int | None:
+    reached = _reached(task, states, goal)
+    return int(np.argmax(reached)) + 1 if reached.any() else None
+
+
+for metric in (
+    Metric("any", "any time", "rate", lambda task, states, goal: bool(_reached(task, states, goal).any())),
+    Metric("final", "final", "rate", lambda task, states, goal: bool(_reached(task, states, goal)[-1])),
+    Metric(
+        "held",
+        f"held {HOLD_STEPS} steps",
+        "rate",
+        lambda task, states, goal: bool(_reached(task, states, goal)[-HOLD_STEPS:].all()),
+    ),
+    Metric(
+        "strict",
+        "strict",
+        "rate",
+        lambda task, states, goal: bool(task.strict(states, goal)) if task.strict else None,
+    ),
+    Metric("first_success", "first success, step", "value", _first),
+    Metric("final_error", "final error", "value", lambda task, states, goal: float(task.error(states[-1], goal))),
+):
+    METRICS.register(metric)

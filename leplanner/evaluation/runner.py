@@ -1,4 +1,4 @@
-"""Runs every method over the same frozen trials: in processes, one live environment each, rows kept as they finish."""
+"""Runs every method over the same frozen trials: one live environment a worker, rows kept as they finish."""
 
 from __future__ import annotations
 
@@ -17,41 +17,37 @@ import numpy as np
 import torch
 
 from .. import __version__
-from ..artifacts import atomic_path
+from ..artifacts import atomic_path, folder_lock
 from ..control.controller import Controller
+from ..control.methods import METHODS, MethodInputs, SearchBudget, methods_of, settings_of
 from ..control.policy import Policy
-from ..parallel import in_processes
-from ..planner.engine import pick_engine
-from ..planner.planner import TaskPlanner, load_bundle
+from ..execution.executor import Executor, make_executor
+from ..planner.engines import pick_engine
+from ..planner.planner import Planner, load_bundle
 from ..tasks import Task, get_task
 from ..tasks.spec import Simulator
-from .camera import Camera, Remembered
-from .films import Film, film_path, save_film
+from .capture import Camera, RecordingPolicy
 from .manifest import Manifest, Trial, load_manifest
-from .methods import OWN_PACE, PolicyFor, check_methods, make_method, method_digest
-from .metrics import judge
-from .properties import SEARCH, settings_of
+from .metrics import score_states
+from .videos import Video, save_video, video_path
 
 
 @dataclass(frozen=True)
 class EvaluationConfig:
     """All that decides a row, besides the manifest and the weights."""
 
-    methods: tuple[str, ...] = ("leplanner-keep", "leplanner", "random", "nothing", "replay")
+    methods: tuple[str, ...] = ("leplanner-reuse", "leplanner", "random", "no-op", "replay")
     replan: tuple[int, ...] = (1, 5)  # m: blocks executed before planning again
     seed: int = 42
     real_history: bool = False  # contexts from before the start, instead of the first frame repeated; the same for all
-    samples: int = 300  # of the searches, a round
-    rounds: int = 30
+    search: SearchBudget = field(default_factory=SearchBudget)
     trials: int | None = None  # only the first so many of the manifest
     search_trials: int | None = None  # searches are slow: only the first so many for them
-    compile_search: bool = False  # searches imagine through a compiled rollout
-    films: int = 0  # of the first so many trials, frames are kept beside the rows
+    videos: int = 0  # of the first so many trials, frames are kept beside the rows
 
     @property
     def settings(self) -> dict[str, Any]:
-        search = f"{self.samples} x {self.rounds}" + (", compiled" if self.compile_search else "")
-        return {"history": "real" if self.real_history else "padded", "search": search}
+        return {"history": "real" if self.real_history else "padded", "search": str(self.search)}
 
 
 @dataclass(frozen=True)
@@ -64,15 +60,10 @@ class TrialRow:
     manifest: str  # digest
     weights: str  # digest of what the method decides with
     fingerprint: dict[str, Any]
-    success_any: bool | None = None
-    success_final: bool | None = None
-    success_held: bool | None = None
-    strict: bool | None = None
-    first_success: int | None = None
-    final_error: float | None = None
+    outcome: dict[str, Any] = field(default_factory=dict)  # by metric
     decisions: int | None = None
-    rows: int | None = None  # predictor transitions, all decisions together
-    rows_a_plan: float | None = None
+    transitions: int | None = None  # of the predictor, all decisions together
+    transitions_per_plan: float | None = None
     imagined: float | None = None  # where its plans end in imagination, mean over decisions, by one scorer for all
     encode_ms: float | None = None  # median a decision
     plan_ms: float | None = None
@@ -83,29 +74,32 @@ class TrialRow:
 def run_trial(
     task: Task,
     sim: Simulator,
-    planner: TaskPlanner,
+    planner: Planner,
     policy: Policy,
     trial: Trial,
     manifest: Manifest,
     replan: int,
     config: EvaluationConfig,
-    filmed: bool = False,
-) -> tuple[dict[str, Any], Film | None]:
-    """One trial of one method: what it did and what it cost, and if wanted how it looked."""
-    size, block = planner.world.spec.frame_size, planner.world.spec.block
+    recorded: bool = False,
+) -> tuple[dict[str, Any], Video | None]:
+    """One trial of one method: what it did and what it cost, and if requested how it looked."""
+    spec = planner.world.spec
+    size, block = spec.frame_size, spec.actions.block
     start, goal = np.array(trial.start_state), np.array(trial.goal_state)
     seed = int(np.random.SeedSequence([config.seed, trial.index]).generate_state(1)[0])
-    remembered = Remembered(policy)
-    controller = Controller(remembered, planner.world, execute=max(1, replan), budget=manifest.budget, score=True)
+    recording = RecordingPolicy(policy)
+    controller = Controller(
+        recording, planner.world, max(1, replan), manifest.budget, score=True, encode=planner.encode
+    )
     looks = policy.frames > 0
     history = _history(sim, trial, size, block, task.action_dim) if looks and config.real_history else None
-    controller.reset(_frame(sim, goal, size) if looks else _no_goal(planner), history, seeds=(seed,))
-    camera = Camera(task, sim, goal, manifest.budget) if filmed else None
+    controller.reset(_frame(sim, goal, size) if looks else torch.zeros(spec.latent.shape), history, seeds=(seed,))
+    camera = Camera(task, sim, goal, manifest.budget) if recorded else None
     sim.set_state(start)
     states = [sim.state()]
     spent = 0.0
     if camera:
-        camera.look(0)
+        camera.capture(0)
     for _ in range(manifest.budget):
         began = time.perf_counter()
         frame = sim.render(size) if controller.needs_frame else None
@@ -116,29 +110,24 @@ def run_trial(
         spent += time.perf_counter() - began
         states.append(sim.state())
         if camera:
-            camera.look(len(states) - 1)
-    made = controller.decisions
+            camera.capture(len(states) - 1)
+    decisions = controller.decisions
     visited = np.stack(states)
-    outcome = dataclasses.asdict(judge(task, visited, goal))
-    rows = sum(decision.rows for decision in made)
-    imagined = [decision.imagined for decision in made if decision.imagined is not None]
-    outcome |= {
-        "decisions": len(made),
-        "rows": rows,
-        "rows_a_plan": rows / len(made),
+    transitions = sum(decision.transitions for decision in decisions)
+    imagined = [decision.imagined for decision in decisions if decision.imagined is not None]
+    result = {
+        "outcome": score_states(task, visited, goal),
+        "decisions": len(decisions),
+        "transitions": transitions,
+        "transitions_per_plan": transitions / len(decisions),
         "imagined": float(np.mean(imagined)) if imagined else None,
-        "encode_ms": float(np.median([decision.encode_ms for decision in made])),
-        "plan_ms": float(np.median([decision.plan_ms for decision in made])),
+        "encode_ms": float(np.median([decision.encode_ms for decision in decisions])),
+        "plan_ms": float(np.median([decision.plan_ms for decision in decisions])),
         "environment_ms": 1e3 * spent,
     }
     if camera is None:
-        return outcome, None
-    return outcome, camera.film(visited, remembered.thoughts(planner, replan * block))
-
-
-def _no_goal(planner: TaskPlanner) -> torch.Tensor:
-    """A goal for policies that look at nothing."""
-    return torch.zeros(planner.world.spec.model.latent)
+        return result, None
+    return result, camera.video(visited, recording.trace(planner, replan * block))
 
 
 def _frame(sim: Simulator, state: np.ndarray, size: int) -> np.ndarray:
@@ -160,7 +149,7 @@ class _Job:
     method: str
     replan: int
     trial: int
-    film_to: Path | None = field(default=None, compare=False)
+    video_to: Path | None = field(default=None, compare=False)
 
 
 _worker: dict[str, Any] = {}  # a process keeps its simulator, its weights and its policies between trials
@@ -169,45 +158,39 @@ _worker: dict[str, Any] = {}  # a process keeps its simulator, its weights and i
 def _run_job(
     bundle: str, manifest: str, baselines: str | None, config: EvaluationConfig, threads: int, job: _Job
 ) -> TrialRow:
-    from ..tasks.swm_simulator import Visuals, make_simulator
-
-    if _worker.get("identity") != (bundle, manifest, baselines, config):
+    identity = (bundle, manifest, baselines, config)
+    if _worker.get("identity") != identity:
         torch.set_num_threads(threads)
         planner, trials = load_bundle(bundle), load_manifest(Path(manifest))
+        planner.warm_up()
         task = get_task(trials.task)
-        _worker.update(identity=(bundle, manifest, baselines, config), planner=planner, manifest=trials, task=task)
-        _worker.update(sim=make_simulator(task, Visuals.of(planner.world.spec.visuals)), methods={}, weights={})
-    planner, trials, methods, weights = (_worker[name] for name in ("planner", "manifest", "methods", "weights"))
-    folder = Path(baselines) if baselines else None
-    common: dict[str, Any] = {"method": job.method, "replan": job.replan, "trial": job.trial, "seed": config.seed}
+        inputs = MethodInputs(planner, trials.budget, Path(baselines) if baselines else None, config.search)
+        _worker.update(identity=identity, planner=planner, manifest=trials, task=task, inputs=inputs)
+        _worker.update(sim=task.simulate(planner.world.spec.visuals), methods={}, weights={})
+    planner, trials, inputs = (_worker[name] for name in ("planner", "manifest", "inputs"))
+    methods, weights, method = _worker["methods"], _worker["weights"], METHODS.get(job.method)
     if job.method not in weights:
-        weights[job.method] = method_digest(job.method, planner, folder)
-    common |= {
-        "settings": settings_of(job.method, config.settings),
-        "manifest": trials.digest,
-        "weights": weights[job.method],
-    }
-    common |= {"fingerprint": fingerprint(planner)}
+        weights[job.method] = method.weights(inputs)
+    common: dict[str, Any] = {"method": job.method, "replan": job.replan, "trial": job.trial, "seed": config.seed}
+    common |= {"settings": settings_of(job.method, config.settings), "manifest": trials.digest}
+    common |= {"weights": weights[job.method], "fingerprint": fingerprint(planner)}
     try:
         if job.method not in methods:
-            methods[job.method] = make_method(
-                job.method, planner, folder, trials.budget, config.samples, config.rounds, config.compile_search
-            )
-        make: PolicyFor = methods[job.method]
+            methods[job.method] = method.make(inputs)
         trial = trials.trials[job.trial]
-        task, sim = _worker["task"], _worker["sim"]
-        filmed = job.film_to is not None
-        done, film = run_trial(task, sim, planner, make(trial), trial, trials, job.replan, config, filmed)
-        if film is not None and job.film_to is not None:
-            save_film(film, job.film_to)
-        return TrialRow(**common, **done)
+        task, sim, policy = _worker["task"], _worker["sim"], methods[job.method](trial)
+        recorded = job.video_to is not None
+        result, video = run_trial(task, sim, planner, policy, trial, trials, job.replan, config, recorded)
+        if video is not None and job.video_to is not None:
+            save_video(video, job.video_to)
+        return TrialRow(**common, **result)
     except Exception as error:  # recorded, and the command fails at its end: never counted as the method's failure
         return TrialRow(**common, error=f"{type(error).__name__}: {error}")
 
 
-def fingerprint(planner: TaskPlanner) -> dict[str, Any]:
+def fingerprint(planner: Planner) -> dict[str, Any]:
     return {
-        "engine": pick_engine(planner.asked, planner.world, planner.model)[0],
+        "engine": pick_engine(planner.requested, planner.dynamics, planner.model)[0],
         "leplanner": __version__,
         "torch": torch.__version__,
         "device": "cpu",
@@ -223,59 +206,70 @@ def evaluate(
     config: EvaluationConfig,
     rows_path: Path,
     baselines: Path | None = None,
-    workers: int | None = None,
+    executor: Executor | None = None,
     on_row: Callable[[TrialRow, int, int], None] = lambda row, done, total: None,
 ) -> list[TrialRow]:
     """Every row that is missing in `rows_path` is run and appended. Rows of trials that raised are tried again."""
-    check_methods(config.methods)
+    executor = executor or make_executor()
     manifest = load_manifest(manifest_path)
     planner = load_bundle(bundle)
+    _check(manifest, manifest_path, planner, config)
+    inputs = MethodInputs(planner, manifest.budget, baselines, dataclasses.replace(config.search, compiled=False))
+    for name in config.methods:  # a method that cannot be made is said at once, not trial by trial
+        METHODS.get(name).make(inputs)
+    count = min(config.trials or len(manifest.trials), len(manifest.trials))
+    identity = {"manifest": manifest.digest, "seed": config.seed, "settings": config.settings}
+    weights = {name: METHODS.get(name).weights(inputs) for name in config.methods}
+    searches = methods_of("search")
+
+    def video_of(name: str, m: int, trial: int) -> Path:
+        return video_path(rows_path.parent, name, m, trial, **identity, weights=weights[name])
+
+    jobs = [
+        _Job(name, m, trial, video_of(name, m, trial) if trial < config.videos else None)
+        for name in config.methods
+        for m in _replans(name, config)
+        for trial in range(min(count, config.search_trials or count) if name in searches else count)
+    ]
+    with folder_lock(rows_path.parent):
+        # a row and its video come from one run, so a trial without its video is run again
+        again = {job for job in jobs if job.video_to and not job.video_to.exists()}
+        kept = _readable_rows(rows_path, identity, weights, drop=again)
+        done = {_job(row) for row in kept}
+        missing = [job for job in jobs if job not in done]
+        # of what OMP_NUM_THREADS allows, and whatever is left to do: a resumed run computes the same
+        threads = max(1, torch.get_num_threads() // executor.concurrency)
+        work = partial(
+            _run_job, str(bundle), str(manifest_path), str(baselines) if baselines else None, config, threads
+        )
+        finished = len(jobs) - len(missing)
+        with rows_path.open("a") as file:
+            for row in executor.run(work, missing):
+                file.write(json.dumps(dataclasses.asdict(row)) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+                kept.append(row)
+                finished += 1
+                on_row(row, finished, len(jobs))
+    order = {job: i for i, job in enumerate(jobs)}
+    mine = [row for row in kept if _job(row) in order]
+    return sorted(mine, key=lambda row: order[_job(row)])
+
+
+def _check(manifest: Manifest, path: Path, planner: Planner, config: EvaluationConfig) -> None:
+    if not config.methods:
+        raise ValueError(f"Give at least one method: {', '.join(METHODS)}.")
     if manifest.task != planner.world.spec.task:
         raise ValueError(f"The manifest is {manifest.task}'s, the bundle {planner.world.spec.task}'s.")
     width = get_task(manifest.task).state_dim
     for trial in manifest.trials:
-        if (found := {len(trial.start_state), len(trial.goal_state)}) != {width}:
+        if (sizes := {len(trial.start_state), len(trial.goal_state)}) != {width}:
             raise ValueError(
-                f"{manifest_path}: trial {trial.index} has states of {min(found)} numbers, {manifest.task} has {width}."
+                f"{path}: trial {trial.index} has states of {min(sizes)} numbers, {manifest.task} has {width}."
             )
-    if manifest.budget < 1 or any(m < 1 or m > planner.model.config.horizon for m in config.replan):
-        raise ValueError(f"--replan must lie in 1..{planner.model.config.horizon} blocks; got {config.replan}.")
-    for name in config.methods:  # a method that cannot be made is said at once, not trial by trial
-        make_method(name, planner, baselines, manifest.budget, config.samples, config.rounds)
-    count = min(config.trials or len(manifest.trials), len(manifest.trials))
-    identity = {"manifest": manifest.digest, "seed": config.seed, "settings": config.settings}
-    weights = {name: method_digest(name, planner, baselines) for name in config.methods}
-
-    def film_of(name: str, m: int, trial: int) -> Path:
-        return film_path(rows_path.parent, name, m, trial, **identity, weights=weights[name])
-
-    wanted = [
-        _Job(name, m, trial, film_of(name, m, trial) if trial < config.films else None)
-        for name in config.methods
-        for m in _replans(name, config)
-        for trial in range(min(count, config.search_trials or count) if name in SEARCH else count)
-    ]
-    # a row and its film come from one run, so a trial without its film is run again
-    again = {job for job in wanted if job.film_to and not job.film_to.exists()}
-    kept = _readable_rows(rows_path, identity, weights, drop=again)
-    done = {_job(row) for row in kept}
-    missing = [job for job in wanted if job not in done]
-    processes = workers or os.cpu_count() or 1
-    # of what OMP_NUM_THREADS allows, and whatever is left to do: a resumed run computes the same
-    threads = max(1, torch.get_num_threads() // processes)
-    work = partial(_run_job, str(bundle), str(manifest_path), str(baselines) if baselines else None, config, threads)
-    finished = len(wanted) - len(missing)
-    with rows_path.open("a") as file:
-        for row in in_processes(work, missing, processes):
-            file.write(json.dumps(dataclasses.asdict(row)) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-            kept.append(row)
-            finished += 1
-            on_row(row, finished, len(wanted))
-    order = {job: i for i, job in enumerate(wanted)}
-    mine = [row for row in kept if _job(row) in order]
-    return sorted(mine, key=lambda row: order[_job(row)])
+    horizon = planner.model.config.horizon
+    if manifest.budget < 1 or any(m < 1 or m > horizon for m in config.replan):
+        raise ValueError(f"--replan must lie in 1..{horizon} blocks; got {config.replan}.")
 
 
 def _job(row: TrialRow) -> _Job:
@@ -283,7 +277,8 @@ def _job(row: TrialRow) -> _Job:
 
 
 def _replans(name: str, config: EvaluationConfig) -> tuple[int, ...]:
-    return (OWN_PACE[name],) if name in OWN_PACE else config.replan
+    own = METHODS.get(name).replan
+    return config.replan if own is None else (own,)
 
 
 def read_rows(path: Path) -> list[TrialRow]:
@@ -295,7 +290,6 @@ def _readable_rows(
 ) -> list[TrialRow]:
     """What an earlier run left: a half-written last line and rows of trials that raised or must run again are dropped."""
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
         return []
     text = path.read_text()
     lines = text.splitlines()
@@ -307,14 +301,14 @@ def _readable_rows(
             if number < len(lines) - 1:
                 raise ValueError(f"{path}, line {number + 1}, is not a trial's row. Choose another --out.") from error
     for row in rows:
-        wanted = identity | {
+        expected = identity | {
             "settings": settings_of(row.method, identity["settings"]),
             "weights": weights.get(row.method, row.weights),
         }
-        found = {name: getattr(row, name) for name in wanted}
-        if found != wanted:
+        actual = {name: getattr(row, name) for name in expected}
+        if actual != expected:
             raise ValueError(
-                f"{path} holds rows of {row.method} with another manifest, seed, setting or other weights ({found}; now {wanted}). "
+                f"{path} holds rows of {row.method} with another manifest, seed, setting or other weights ({actual}; now {expected}). "
                 "Choose another --out."
             )
     good = [row for row in rows if row.error is None and _job(row) not in drop]

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..artifacts import command_line, provenance
-from .methods import OWN_PACE
+from ..control.methods import METHODS
+from .metrics import HEADLINE, METRICS
 from .runner import TrialRow
 from .statistics import PairedDifference, Rate, paired_difference, wilson
 
@@ -22,22 +23,20 @@ class MethodSummary:
     method: str
     replan: int
     weights: str  # digest of what it decides with
-    any_time: Rate
-    final: Rate
-    held: Rate
-    strict: Rate
+    trials: int
+    rates: dict[str, Rate]  # by metric
+    values: dict[str, float | None]  # by metric: the median over the trials that have one
     differences: dict[
         int, PairedDifference
     ]  # of any-time success to the reference method at m, over the trials both ran
-    rows_a_plan: float
+    transitions_per_plan: float
     encode_ms: float
     plan_ms: float
-    final_error: float  # median, in the task's unit
     imagined: float | None  # mean distance to the goal at which its plans end in imagination
 
 
-def summarise(rows: Sequence[TrialRow], reference: str) -> list[MethodSummary]:
-    """A trial that raised for one method counts for none: all are judged on the same trials."""
+def summarize(rows: Sequence[TrialRow], reference: str) -> list[MethodSummary]:
+    """A trial that raised for one method counts for none: all are scored on the same trials."""
     if reference not in {row.method for row in rows}:
         raise ValueError(
             f"The reference method {reference!r} is not among those that ran. Choose one with --reference."
@@ -58,34 +57,38 @@ def _summary(method: str, replan: int, group: Group, references: dict[int, Group
     def column(name: str) -> np.ndarray:
         return np.array([getattr(row, name) for row in mine], float)
 
-    compared = {} if method == reference else {m: g for m, g in references.items() if method in OWN_PACE or m == replan}
+    own_pace = METHODS.get(method).replan is not None
+    compared = {} if method == reference else {m: g for m, g in references.items() if own_pace or m == replan}
     imagined = column("imagined")
+    outcomes = {metric.name: [row.outcome.get(metric.name) for row in mine] for metric in METRICS.values()}
+    known = {name: [value for value in values if value is not None] for name, values in outcomes.items()}
     return MethodSummary(
         method=method,
         replan=replan,
         weights=mine[0].weights,
-        any_time=_rate(column("success_any")),
-        final=_rate(column("success_final")),
-        held=_rate(column("success_held")),
-        strict=_rate(column("strict")),
+        trials=len(mine),
+        rates={
+            m.name: wilson(sum(map(bool, known[m.name])), len(known[m.name]))
+            for m in METRICS.values()
+            if m.kind == "rate" and known[m.name]
+        },
+        values={
+            m.name: float(np.median(known[m.name])) if known[m.name] else None
+            for m in METRICS.values()
+            if m.kind == "value"
+        },
         differences={m: _difference(group, other) for m, other in compared.items() if group.keys() & other.keys()},
-        rows_a_plan=float(column("rows_a_plan").mean()),
+        transitions_per_plan=float(column("transitions_per_plan").mean()),
         encode_ms=float(np.median(column("encode_ms"))),
         plan_ms=float(np.median(column("plan_ms"))),
-        final_error=float(np.median(column("final_error"))),
         imagined=float(imagined.mean()) if np.isfinite(imagined).all() else None,
     )
 
 
 def _difference(group: Group, other: Group) -> PairedDifference:
     shared = sorted(group.keys() & other.keys())
-    return paired_difference(
-        np.array([group[i].success_any for i in shared]), np.array([other[i].success_any for i in shared])
-    )
-
-
-def _rate(outcomes: np.ndarray) -> Rate:
-    return wilson(int(outcomes.sum()), len(outcomes))
+    ours, theirs = (np.array([rows[i].outcome[HEADLINE] for i in shared]) for rows in (group, other))
+    return paired_difference(ours, theirs)
 
 
 def plain(
@@ -99,16 +102,16 @@ def plain(
     """As it is kept in summary.json."""
     methods = [dataclasses.asdict(summary) for summary in summaries]
     for method, summary in zip(methods, summaries, strict=True):
-        for name in ("any_time", "final", "held", "strict"):
-            method[name]["value"] = getattr(summary, name).value
+        for name, rate in summary.rates.items():
+            method["rates"][name]["value"] = rate.value
     raised = sum(row.error is not None for row in rows)
     common = {"task": task, "manifest": manifest, "reference": reference, "settings": settings, "errors": raised}
-    made = {"command": command_line(), "provenance": provenance(manifest=manifest)}
-    return {**common, "fingerprint": _fingerprints(rows), "methods": methods, **made}
+    about = {"command": command_line(), "provenance": provenance(manifest=manifest)}
+    return {**common, "fingerprint": _fingerprints(rows), "methods": methods, **about}
 
 
 def _fingerprints(rows: Sequence[TrialRow]) -> dict[str, Any]:
     """What the rows were run with; where they differ, as those of a resumed evaluation may, all of it."""
-    found = {name: [row.fingerprint.get(name) for row in rows] for row in rows for name in row.fingerprint}
-    distinct = {name: list(dict.fromkeys(values)) for name, values in found.items()}
+    values = {name: [row.fingerprint.get(name) for row in rows] for row in rows for name in row.fingerprint}
+    distinct = {name: list(dict.fromkeys(column)) for name, column in values.items()}
     return {name: each[0] if len(each) == 1 else " or ".join(map(str, each)) for name, each in distinct.items()}

@@ -5,36 +5,45 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .engine import HALF_TOLERANCE
+from ..core.dynamics import Dynamics, capability
+from ..core.problem import PlanProblem
+from .engines.base import HALF_TOLERANCE
 from .planner import Planner
-from .problem import LatentDynamics, PlanProblem
 
 TOLERANCE = 1e-4  # of the largest value: matrix products of other sizes round differently
 
 
-def check_dynamics(dynamics: LatentDynamics, context: Tensor, past_blocks: Tensor, plan: Tensor) -> None:
-    """Try a world model on a batch of at least two: (B, N, D), (B, N-1, A), (B, H, A).
+def check_dynamics(dynamics: Dynamics, context: Tensor, past_blocks: Tensor, plan: Tensor) -> None:
+    """Try a world model on a batch of at least two: (B, N, *Z), (B, N-1, A), (B, H, A).
 
     Shapes; finite values; the same answer twice, alone and in a batch; later blocks leave earlier latents alone;
     gradients reach every block of the plan and never the world's weights.
     """
-    if not isinstance(dynamics, LatentDynamics):
-        raise ValueError(f"{type(dynamics).__name__} has no method rollout(context, past_blocks, plan).")
+    if not isinstance(dynamics, Dynamics):
+        raise ValueError(
+            f"{type(dynamics).__name__} must have `latent`, rollout(context, past_blocks, plan) and distance(latents, goal)."
+        )
     if len(context) < 2:
         raise ValueError("Checking batch independence needs at least two rows; give a larger batch.")
     weights = _weights(dynamics)
     before = [weight.grad for weight in weights]
     plan = plan.detach().clone().requires_grad_()
     latents = dynamics.rollout(context, past_blocks, plan)
-    wanted = (len(context), plan.shape[1], context.shape[2])
-    _require(tuple(latents.shape) == wanted, f"rollout returned shape {tuple(latents.shape)}, expected {wanted}")
+    expected = (len(context), plan.shape[1], *dynamics.latent.shape)
+    _require(tuple(latents.shape) == expected, f"rollout returned shape {tuple(latents.shape)}, expected {expected}")
     _require(bool(latents.isfinite().all()), "rollout returned values that are not finite")
     _require(
         torch.equal(dynamics.rollout(context, past_blocks, plan), latents), "rollout gives another answer each time"
     )
     alone = dynamics.rollout(context[:1], past_blocks[:1], plan[:1])
     _require(_close(alone, latents[:1]), "rollout of a row depends on the other rows of its batch")
-    prepare = getattr(dynamics, "prepare", None)
+    distances, expected = dynamics.distance(latents, context[:, -1]), expected[:2]
+    _require(
+        tuple(distances.shape) == expected, f"distance returned shape {tuple(distances.shape)}, expected {expected}"
+    )
+    itself = dynamics.distance(context[:, -1:], context[:, -1])
+    _require(_close(itself, torch.zeros_like(itself)), "the distance of a latent to itself is not zero")
+    prepare = capability(dynamics, "prepare")
     if prepare is not None:
         _require(
             _close(prepare(context, past_blocks)(plan), latents),
@@ -66,10 +75,10 @@ def check_planner(planner: Planner, problem: PlanProblem) -> None:
     trace = planner.plan(problem, record="trace")
     plan = planner.plan(problem)
     _require(len(trace.plans) == config.refinements + 1, f"a trace of {len(trace.plans)} plans, expected K + 1")
-    shapes = {"blocks": config.block_dim, "latents": config.latent}
-    for name, size in shapes.items():
-        found, wanted = tuple(getattr(plan, name).shape), (batch, config.horizon, size)
-        _require(found == wanted, f"Plan.{name} has shape {found}, expected {wanted}")
+    shapes = {"blocks": (planner.model.actions.block_dim,), "latents": planner.model.latent.shape}
+    for name, shape in shapes.items():
+        actual, expected = tuple(getattr(plan, name).shape), (batch, config.horizon, *shape)
+        _require(actual == expected, f"Plan.{name} has shape {actual}, expected {expected}")
     _require(tuple(plan.distances.shape) == (batch, config.horizon), "Plan.distances has another shape than (B, H)")
     _require(torch.equal(planner.plan(problem).blocks, plan.blocks), "plan() gives another answer each time")
     # a trace is the plain model's, a plan its engine's: the same function, rounded differently
@@ -79,9 +88,9 @@ def check_planner(planner: Planner, problem: PlanProblem) -> None:
     excess = (plan.blocks - planner.model.action_center).abs() - planner.model.action_scale
     _require(bool((excess <= 1e-5).all()), "actions leave the environment's box")
     order = torch.arange(batch - 1, -1, -1)
-    other = planner.plan(PlanProblem(problem.context[order], problem.past_blocks[order], problem.goal[order]))
+    other = planner.plan(problem[order])
     _require(_close(other.blocks[order], plan.blocks), "plans depend on the order of the batch")
-    alone = planner.plan(PlanProblem(problem.context[:1], problem.past_blocks[:1], problem.goal[:1]))
+    alone = planner.plan(problem[:1])
     _require(_close(alone.blocks, plan.blocks[:1]), "a plan depends on the other problems of its batch")
 
 

@@ -7,39 +7,38 @@ from pathlib import Path
 from typing import Any
 
 from ..artifacts import atomic_path
-from ..world.onnx_graph import encoder_graph
-from .onnx_graph import plan_graph
-from .planner import TaskPlanner
+from .engines.onnx_models import encoder_model, plan_model
+from .planner import Planner
 
 
-def export_onnx(planner: TaskPlanner, out: Path, batch: int | None = None) -> list[Path]:
+def export_onnx(planner: Planner, out: Path, batch: int | None = None) -> list[Path]:
     """Writes encoder.onnx and plan.onnx for one batch size, or (None) for any."""
     if batch is not None and batch < 1:
         raise ValueError(f"A fixed batch must be at least 1; got {batch}. Leave it out for any batch.")
     rows: int | str = "B" if batch is None else batch
     facts = metadata(planner)
     graphs = {
-        "encoder.onnx": encoder_graph(planner.world, rows, facts),
-        "plan.onnx": plan_graph(planner.model, planner.world.model, rows, facts),
+        "encoder.onnx": encoder_model(planner.world, rows, facts),
+        "plan.onnx": plan_model(planner.dynamics, planner.model, rows, facts),
     }
     return [_write(model, out / name) for name, model in graphs.items()]
 
 
-def metadata(planner: TaskPlanner) -> dict[str, str]:
-    """What a control loop must know, as JSON by name: pixels are normalised inside, actions are not."""
-    spec, shape = planner.world.spec, planner.model.config
+def metadata(planner: Planner) -> dict[str, str]:
+    """What a control loop must know, as JSON by name: pixels are normalized inside, actions are not."""
+    spec, actions = planner.world.spec, planner.world.spec.actions
     facts = {
         "task": spec.task,
         "digest": planner.digest,
         "frame_size": spec.frame_size,
-        "context": shape.context,
-        "latent": shape.latent,
-        "horizon": shape.horizon,
-        "block": spec.block,
-        "action_mean": spec.action_mean,
-        "action_std": spec.action_std,
-        "action_low": spec.action_low,
-        "action_high": spec.action_high,
+        "context": spec.context,
+        "latent": spec.latent.shape,
+        "horizon": planner.model.config.horizon,
+        "block": actions.block,
+        "action_mean": actions.mean,
+        "action_std": actions.std,
+        "action_low": actions.low,
+        "action_high": actions.high,
     }
     return {name: json.dumps(value) for name, value in facts.items()}
 

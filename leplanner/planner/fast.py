@@ -1,4 +1,4 @@
-"""The same plans as `LePlanner.forward`, made in fewer and larger steps: for training on any device.
+"""The same plans as `LePlanner.forward`, computed in fewer and larger steps: for training on any device.
 
 Two regions are compiled, drafting a plan and revising it; each is one graph for all refinements. The last block
 of a transformer computes the plan's tokens only: nobody reads the others.
@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..world.fast_rollout import gelu
+from ..core.dynamics import Dynamics, Imagine, capability
+from ..core.fast_math import gelu
+from ..core.latent import LatentSpec
+from ..core.problem import Plan, PlanProblem
 from .model import Block, LePlanner, Transformer
-from .problem import Imagine, Plan, PlanProblem, goal_distances
 
 
 class FastPlanner:
@@ -34,10 +36,10 @@ class FastPlanner:
         plans: list[Plan] = []
         step_sizes = self.model.eta.sigmoid().unbind()
         for k in range(self.model.config.refinements + 1):
-            z = imagine(b)
-            plans.append(Plan(b, z, goal_distances(z, problem.goal)))
+            z, d = imagine(b)
+            plans.append(Plan(b, z, d))
             if k < self.model.config.refinements:
-                Y, b = self._revise(Y, z, problem.goal, C, step_sizes[k])
+                Y, b = self._revise(Y, z, d, problem.goal, C, step_sizes[k])
         return tuple(plans)
 
     def _draft_region(self, context: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -48,10 +50,12 @@ class FastPlanner:
         Y = _transform(model.refine, tokens.expand(len(C), -1, -1), C)
         return C, Y, self._decode(Y)
 
-    def _revise_region(self, Y: Tensor, z: Tensor, goal: Tensor, C: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
+    def _revise_region(
+        self, Y: Tensor, z: Tensor, d: Tensor, goal: Tensor, C: Tensor, step: Tensor
+    ) -> tuple[Tensor, Tensor]:
         model = self.model
-        error = z - goal.unsqueeze(1)
-        features = torch.cat([Y, z, error, error.float().square().mean(-1, keepdim=True)], dim=-1)
+        seen = model.read(z)
+        features = torch.cat([Y, seen, seen - model.read(goal).unsqueeze(1), d.unsqueeze(-1)], dim=-1)
         R = _transform(model.consequence, model.consequence_in(features), C)
         change = _transform(model.refine, model.refine_in(torch.cat([Y, R], dim=-1)), C)
         Y = Y + step * model.delta_head(change)
@@ -60,6 +64,26 @@ class FastPlanner:
     def _decode(self, Y: Tensor) -> Tensor:
         norm, first, _, last = self.model.action_head
         return self.model.action_center + self.model.action_scale * last(gelu(first(norm(Y)))).float().tanh()
+
+
+class CompiledDynamics:
+    """Any world's rollout, compiled as it is."""
+
+    def __init__(self, dynamics: Dynamics, options: dict[str, Any] | None = None):
+        self.dynamics = dynamics
+        self.latent: LatentSpec = dynamics.latent
+        self.rollout = torch.compile(dynamics.rollout, dynamic=False, options=options)
+
+    def distance(self, latents: Tensor, goal: Tensor) -> Tensor:
+        return self.dynamics.distance(latents, goal)
+
+
+def fast_dynamics(dynamics: Dynamics, compiled: bool = True, options: dict[str, Any] | None = None) -> Dynamics:
+    """An equal of the world that computes faster: the world's own, where it offers one, else its rollout compiled."""
+    fast = capability(dynamics, "fast")
+    if fast is not None:
+        return fast(compiled, options)
+    return CompiledDynamics(dynamics, options) if compiled else dynamics
 
 
 def _transform(transformer: Transformer, tokens: Tensor, C: Tensor) -> Tensor:
@@ -84,7 +108,7 @@ def _block(block: Block, x: Tensor, keep: int) -> Tensor:
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """(B, t, h, E), (B, S, h, E) -> (B, t, h * E). Small products, and a softmax that is normalised at the end: written
+    """(B, t, h, E), (B, S, h, E) -> (B, t, h * E). Small products, and a softmax that is normalized at the end: written
     the usual way it would be replaced by a kernel for long sequences, which is several times slower on nine tokens."""
     batch, _, heads, size = q.shape
     q, k, v = (part.transpose(1, 2).reshape(batch * heads, -1, size) for part in (q / math.sqrt(size), k, v))

@@ -1,7 +1,7 @@
 """LePlanner: drafts a plan, imagines it through a frozen world model, and corrects it K times.
 
 The paper's section 3.2 and its algorithm, in its order and with its letters:
-B batch, N context frames, H blocks in a plan, K refinements, A block size, D latent, W width;
+B batch, N context frames, H blocks in a plan, K refinements, A block size, Z the latent's shape, W width;
 C conditioning tokens, Q plan queries, Y plan tokens, b action blocks, z imagined latents, d distances to the
 goal, R consequence tokens, eta step sizes; F interprets consequences, G refines plans.
 """
@@ -14,37 +14,40 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .actions import ActionBox
-from .problem import Imagine, Plan, PlanProblem, goal_distances
+from ..core.actions import ActionSpec
+from ..core.dynamics import Imagine
+from ..core.latent import LatentSpec
+from ..core.problem import Plan, PlanProblem
 
 
 @dataclass(frozen=True)
 class PlannerConfig:
     """Defaults are the paper's: 6.8 M parameters for PushT."""
 
-    latent: int = 192  # D
-    block_dim: int = 10  # A
-    context: int = 3  # N
-    horizon: int = 5  # H
-    refinements: int = 3  # K
-    width: int = 256  # W
-    depth: int = 4  # transformer blocks in F, and as many in G
+    horizon: int = 5
+    """H, blocks in a plan"""
+    refinements: int = 3
+    """K, how often a plan is corrected"""
+    width: int = 256
+    """W, numbers in a token"""
+    depth: int = 4
+    """transformer blocks in F, and as many in G"""
     heads: int = 8
+    """attention heads"""
     mlp_ratio: int = 4
+    """hidden numbers of an MLP, in widths"""
     dropout: float = 0.1
+    """in training"""
 
 
 class LePlanner(nn.Module):
-    def __init__(self, config: PlannerConfig, box: ActionBox):
+    def __init__(self, config: PlannerConfig, latent: LatentSpec, context: int, actions: ActionSpec):
         super().__init__()
-        if box.block_dim != config.block_dim:
-            raise ValueError(
-                f"The action box has blocks of {box.block_dim} numbers, the planner of {config.block_dim}."
-            )
-        self.config, self.box = config, box
-        D, W, H = config.latent, config.width, config.horizon
+        self.config, self.latent, self.context, self.actions = config, latent, context, actions
+        W, H = config.width, config.horizon
+        self.read, D = latent.reader(W)  # a vector latent is read as it is, tokens are pooled
         self.project = nn.Linear(D, W)  # shared by context and goal
-        self.context_position = nn.Parameter(0.02 * torch.randn(config.context, W))
+        self.context_position = nn.Parameter(0.02 * torch.randn(context, W))
         self.goal_token = nn.Parameter(0.02 * torch.randn(W))
         self.plan_query = nn.Parameter(0.02 * torch.randn(H, W))  # not zeros: those would make all positions alike
         self.consequence_in = nn.Linear(W + 2 * D + 1, W)
@@ -54,10 +57,10 @@ class LePlanner(nn.Module):
         self.delta_head = nn.Linear(W, W)
         nn.init.normal_(self.delta_head.weight, std=0.01)  # corrections start small, yet F gets gradient at once
         nn.init.zeros_(self.delta_head.bias)
-        self.action_head = nn.Sequential(nn.LayerNorm(W), nn.Linear(W, W), nn.GELU(), nn.Linear(W, config.block_dim))
+        self.action_head = nn.Sequential(nn.LayerNorm(W), nn.Linear(W, W), nn.GELU(), nn.Linear(W, actions.block_dim))
         self.eta = nn.Parameter(torch.zeros(config.refinements))
-        self.register_buffer("action_center", box.center, persistent=False)
-        self.register_buffer("action_scale", box.scale, persistent=False)
+        self.register_buffer("action_center", actions.center, persistent=False)
+        self.register_buffer("action_scale", actions.scale, persistent=False)
 
     def forward(self, problem: PlanProblem, imagine: Imagine) -> tuple[Plan, ...]:
         """The draft and its K corrections; each rolls H blocks through the world model."""
@@ -66,8 +69,7 @@ class LePlanner(nn.Module):
         plans: list[Plan] = []
         for k in range(self.config.refinements + 1):
             b = self.decode(Y)
-            z = imagine(b)
-            d = goal_distances(z, problem.goal)
+            z, d = imagine(b)
             plans.append(Plan(b, z, d))
             if k < self.config.refinements:
                 R = self.interpret(Y, z, d, problem.goal, C)
@@ -76,8 +78,8 @@ class LePlanner(nn.Module):
 
     def conditioning(self, problem: PlanProblem) -> Tensor:
         """(B, N+1, W): one token a context latent, and the goal's."""
-        context = self.project(problem.context) + self.context_position
-        goal = self.project(problem.goal) + self.goal_token
+        context = self.project(self.read(problem.context)) + self.context_position
+        goal = self.project(self.read(problem.goal)) + self.goal_token
         return torch.cat([context, goal.unsqueeze(1)], dim=1)
 
     def initial_plan(self, C: Tensor) -> Tensor:
@@ -91,7 +93,8 @@ class LePlanner(nn.Module):
 
     def interpret(self, Y: Tensor, z: Tensor, d: Tensor, goal: Tensor, C: Tensor) -> Tensor:
         """R = F([Y; z; z - z_G; d]): what the imagined consequences mean for each block."""
-        features = torch.cat([Y, z, z - goal.unsqueeze(1), d.unsqueeze(-1)], dim=-1)
+        seen = self.read(z)
+        features = torch.cat([Y, seen, seen - self.read(goal).unsqueeze(1), d.unsqueeze(-1)], dim=-1)
         return self.consequence(self.consequence_in(features), C)
 
     def correction(self, Y: Tensor, R: Tensor, C: Tensor) -> Tensor:

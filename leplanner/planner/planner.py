@@ -3,57 +3,82 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any, Literal, overload
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ..artifacts import digest_json, digest_tensors, from_dict, provenance, read_json, write_json
-from ..density.mixture import Density, DensityConfig, MixtureDensity
-from ..world.lewm import LeWM
-from ..world.world import World, WorldSpec, load_strictly, read_safetensors, write_safetensors
-from .actions import ActionBox
-from .engine import Engine, EngineReport, OnnxEncoder, layout, make_engine, pick_engine
+from ..artifacts import (
+    check_digest,
+    digest_json,
+    digest_tensors,
+    from_dict,
+    load_modules,
+    migration,
+    read_artifact,
+    write_artifact,
+)
+from ..core.dynamics import Dynamics, imagination
+from ..core.problem import Plan, PlanProblem, PlanTrace
+from ..density.mixture import Density
+from ..worlds.base import World, WorldSpec, spec_from_format_1
+from .engines import ENGINES, Engine, EngineReport, layout, pick_engine, random_problem
 from .model import LePlanner, PlannerConfig
-from .problem import LatentDynamics, Plan, PlanProblem, PlanTrace, imagination
 
 
 class Planner:
-    """`dynamics` imagines, `model` drafts and corrects. Both are frozen here; `plan` computes no gradients."""
+    """`dynamics` imagines, `model` drafts and corrects. Both are frozen here; `plan` computes no gradients.
 
-    def __init__(self, dynamics: LatentDynamics, model: LePlanner, engine: str = "auto"):
+    With a `World` as its dynamics it also encodes frames and has a digest; a bundle is such a planner on disk.
+    """
+
+    def __init__(self, dynamics: Dynamics, model: LePlanner, density: Density | None = None, engine: str = "auto"):
         """`engine`: auto, eager, compiled or onnx; made when the first plan is asked for."""
-        self.dynamics = dynamics
+        if dynamics.latent != model.latent:
+            raise ValueError(
+                f"The world's latents have the shape {dynamics.latent.shape}, the planner's {model.latent.shape}: they were not made "
+                "for each other."
+            )
+        self.dynamics, self.density = dynamics, density
         self.model = model.eval().requires_grad_(False)
-        self.asked = engine
-        self._made: tuple[Hashable, Engine] | None = None
+        self.requested = engine
+        self._created: tuple[Hashable, Engine] | None = None
         pick_engine(engine, dynamics, model)  # complains now rather than in the loop
-        if isinstance(dynamics, World):
-            _check_fit(dynamics, model.config)
+
+    @property
+    def world(self) -> World:
+        """The dynamics, as what a controller needs: with an encoder and a specification."""
+        return self.dynamics  # type: ignore[return-value]
 
     @torch.no_grad()
     def engine_report(self) -> EngineReport:
         """Which engine plans, in which number format, and why."""
-        name, reason = pick_engine(self.asked, self.dynamics, self.model)
+        name, reason = pick_engine(self.requested, self.dynamics, self.model)
         return EngineReport(name, self._engine().precision, reason)
 
     def _engine(self) -> Engine:
         """Made for the first plan, and again when weights were changed or moved."""
-        parts = (self.dynamics.model, self.model) if isinstance(self.dynamics, World) else (self.model,)
-        key = layout(*parts)
-        if self._made is None or self._made[0] != key:
-            name, _ = pick_engine(self.asked, self.dynamics, self.model)
-            self._made = key, make_engine(name, self.dynamics, self.model)
-        return self._made[1]
+        inner = getattr(self.dynamics, "model", None)
+        key = layout(*([inner] if isinstance(inner, nn.Module) else []), self.model)
+        if self._created is None or self._created[0] != key:
+            name, _ = pick_engine(self.requested, self.dynamics, self.model)
+            self._created = key, ENGINES.get(name).make(self.dynamics, self.model)
+        return self._created[1]
+
+    def warm_up(self) -> None:
+        """Build the engine now, so that no decision is timed with it."""
+        problem = random_problem(self.model, next(self.model.parameters()).device)
+        self.imagine(problem, self.plan(problem).blocks)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_made": None}  # sessions and compiled code cannot be copied
+        return self.__dict__ | {"_created": None}  # sessions and compiled code cannot be copied
 
     @property
-    def rows(self) -> int:
-        """Predictor transitions a plan imagines: every draft and correction, block by block."""
+    def transitions_per_plan(self) -> int:
+        """Predictor transitions that a plan imagines: every draft and correction, block by block."""
         return (self.model.config.refinements + 1) * self.model.config.horizon
 
     @overload
@@ -73,60 +98,28 @@ class Planner:
 
     @torch.no_grad()
     def imagine(self, problem: PlanProblem, blocks: Tensor) -> Tensor:
-        """Where a plan of any origin leads: standardised blocks (B, H, A) -> latents (B, H, D)."""
+        """Where a plan of any origin leads: standardized blocks (B, H, A) -> latents (B, H, *Z)."""
         self._check(problem)
-        c = self.model.config
-        if tuple(blocks.shape) != (len(problem.goal), c.horizon, c.block_dim):
+        expected = (len(problem), self.model.config.horizon, self.model.actions.block_dim)
+        if tuple(blocks.shape) != expected:
             raise ValueError(
-                f"Blocks to imagine must have shape {(len(problem.goal), c.horizon, c.block_dim)}; got {tuple(blocks.shape)}. "
-                "Standardised blocks are needed, as many as a plan has: lengthen what is left of one with the end of another."
+                f"Blocks to imagine must have shape {expected}; got {tuple(blocks.shape)}. Standardized blocks are needed, as many "
+                "as a plan has: lengthen what remains of one with the end of another."
             )
         return self._engine().imagine(problem, blocks)
 
-    def _check(self, problem: PlanProblem) -> None:
-        c = self.model.config
-        batch = len(problem.context)
-        wanted = {
-            "context": (batch, c.context, c.latent),
-            "past_blocks": (batch, c.context - 1, c.block_dim),
-            "goal": (batch, c.latent),
-        }
-        for name, shape in wanted.items():
-            found = getattr(problem, name)
-            if tuple(found.shape) != shape:
-                raise ValueError(
-                    f"PlanProblem.{name} must have shape {shape}; got {tuple(found.shape)}. The planner sees "
-                    f"{c.context} latents of {c.latent} and the {c.context - 1} blocks of {c.block_dim} between them."
-                )
-            if not found.isfinite().all():
-                raise ValueError(f"PlanProblem.{name} holds NaN or infinity; check the frames or actions it came from.")
+    @torch.no_grad()
+    def encode(self, frames: np.ndarray | Tensor) -> Tensor:
+        """uint8 (B, S, S, 3) -> latents (B, *Z), by the planner's engine."""
+        tensor = torch.from_numpy(np.ascontiguousarray(frames)) if isinstance(frames, np.ndarray) else frames
+        return self._engine().encode(tensor)
 
-
-def _check_fit(world: World, shape: PlannerConfig) -> None:
-    model = world.spec.model
-    for name in ("latent", "block_dim", "context"):
-        if getattr(model, name) != getattr(shape, name):
-            raise ValueError(
-                f"The world's {name} is {getattr(model, name)}, the planner's {getattr(shape, name)}: they were not made for "
-                "each other."
-            )
-
-
-class TaskPlanner(Planner):
-    """A planner in a LeWM world, with all that its use needs: what `load` returns."""
-
-    def __init__(self, world: World, model: LePlanner, density: Density | None = None, engine: str = "auto"):
-        super().__init__(world, model, engine)
-        self.world, self.density = world, density
-
-    def to(self, device: torch.device | str) -> TaskPlanner:
-        """All of it. Where ONNX Runtime plans, it encodes frames too."""
+    def to(self, device: torch.device | str) -> Planner:
+        """World, planner and density."""
         self.world.to(device)
         self.model.to(device)
         if self.density:
-            self.density.model.to(device)
-        onnx = pick_engine(self.asked, self.world, self.model)[0] == "onnx"
-        self.world.encoder = OnnxEncoder(self.world) if onnx else None
+            self.density.to(device)
         return self
 
     @property
@@ -134,46 +127,73 @@ class TaskPlanner(Planner):
         parts = [self.world.digest, dataclasses.asdict(self.model.config), digest_tensors(self.model.state_dict())]
         return digest_json([*parts, self.density.digest if self.density else None])
 
+    def _check(self, problem: PlanProblem) -> None:
+        batch, n, latent = len(problem.context), self.model.context, self.model.latent.shape
+        block_dim = self.model.actions.block_dim
+        expected = {"context": (batch, n, *latent), "past_blocks": (batch, n - 1, block_dim), "goal": (batch, *latent)}
+        for name, shape in expected.items():
+            actual = getattr(problem, name)
+            if tuple(actual.shape) != shape:
+                raise ValueError(
+                    f"PlanProblem.{name} must have shape {shape}; got {tuple(actual.shape)}. The planner sees "
+                    f"{n} latents of shape {latent} and the {n - 1} blocks of {block_dim} between them."
+                )
+            if not actual.isfinite().all():
+                raise ValueError(f"PlanProblem.{name} holds NaN or infinity; check the frames or actions it came from.")
 
-def save_bundle(planner: TaskPlanner, folder: Path, history: dict[str, Any] | None = None, **inputs: str) -> None:
-    """Weights first, config last: a folder with a config.json is whole."""
-    parts: dict[str, torch.nn.Module] = {"world": planner.world.model, "planner": planner.model}
-    config = {"kind": "leplanner bundle", "world": planner.world.spec.to_json()}
-    config |= {"planner": dataclasses.asdict(planner.model.config)}
+
+def planner_for(world: World, config: PlannerConfig) -> LePlanner:
+    """A new planner network for a world, with weights from torch's generator."""
+    spec = world.spec
+    return LePlanner(config, spec.latent, spec.context, spec.actions)
+
+
+def save_bundle(planner: Planner, folder: Path, history: Mapping[str, Any] | None = None, **inputs: str) -> None:
+    modules: dict[str, nn.Module] = {"world": planner.world.model, "planner": planner.model}
+    contents = {"world": planner.world.spec.to_json(), "planner": dataclasses.asdict(planner.model.config)}
     if planner.density:
-        parts["density"] = planner.density.model
-        config["density"] = dataclasses.asdict(planner.density.model.config) | {"threshold": planner.density.threshold}
-        config["density"] |= {"world_digest": planner.density.world_digest}
-    for name, module in parts.items():
-        write_safetensors(folder / f"{name}.safetensors", module)
-    config |= {"digest": planner.digest, "training": history or {}, "provenance": provenance(**inputs)}
-    write_json(folder / "config.json", config)
+        modules["density"] = planner.density.model
+        contents["density"] = planner.density.to_json()
+    write_artifact(folder, "bundle", contents | {"digest": planner.digest}, modules, history, **inputs)
 
 
-def load_bundle(folder: str | Path, engine: str = "auto") -> TaskPlanner:
+def load_bundle(folder: str | Path, engine: str = "auto") -> Planner:
     """On the CPU; `to` moves it."""
     folder = Path(folder)
-    if not (folder / "config.json").exists():
-        raise ValueError(f"No bundle at {folder}: it has no config.json. Train a planner with: leplanner train TASK")
-    config = read_json(folder / "config.json")
-    if not isinstance(config, dict) or config.get("kind") != "leplanner bundle":
-        raise ValueError(
-            f"{folder}/config.json does not describe a leplanner bundle. Make one with: leplanner train TASK"
-        )
-    spec = WorldSpec.from_json(config["world"])
-    world = World(LeWM(spec.model), spec)
-    model = LePlanner(from_dict(PlannerConfig, config["planner"]), ActionBox.of(spec))
+    config = read_artifact(folder, "bundle")
+    world = World.build(WorldSpec.from_json(config["world"]))
+    planner = Planner(world, planner_for(world, from_dict(PlannerConfig, config["planner"])), None, engine)
+    modules: dict[str, nn.Module] = {"world": world.model, "planner": planner.model}
+    if "density" in config:
+        planner.density = Density.from_json(config["density"])
+        modules["density"] = planner.density.model
+    load_modules(folder, modules)
+    if "format_1" in config:
+        check_digest(folder, config["digest"], _digest_of_format_1(config["format_1"], modules))
+    else:
+        check_digest(folder, config["digest"], planner.digest)
+    return planner
+
+
+@migration("bundle", 1)
+def _bundle_from_format_1(config: dict[str, Any]) -> dict[str, Any]:
+    """Format 1 stored the world's sizes with the planner's and the density's."""
+    planner, density = dict(config["planner"]), dict(config.get("density", {}))
+    shape = {name: planner.pop(name) for name in ("latent", "context", "block_dim")}
+    changed = {"world": spec_from_format_1(config["world"]), "planner": planner, "format_1": config}
+    if density:
+        sizes = {name: density[name] for name in ("components", "width", "min_std") if name in density}
+        facts = {name: density[name] for name in ("threshold", "world_digest")}
+        changed["density"] = {"model": sizes, "shape": shape | {"latent": [shape["latent"]]}, **facts}
+    return config | changed
+
+
+def _digest_of_format_1(config: Mapping[str, Any], modules: Mapping[str, nn.Module]) -> str:
+    """As format 1 computed it: damage is found in old bundles, too."""
+    weights = {name: digest_tensors(module.state_dict()) for name, module in modules.items()}
     density = None
     if "density" in config:
-        shape = dict(config["density"])
-        threshold, fitted_on = shape.pop("threshold"), shape.pop("world_digest")
-        density = Density(MixtureDensity(from_dict(DensityConfig, shape)), threshold, fitted_on)
-        load_strictly(density.model, read_safetensors(folder / "density.safetensors"), f"{folder}/density.safetensors")
-    load_strictly(world.model, read_safetensors(folder / "world.safetensors"), f"{folder}/world.safetensors")
-    load_strictly(model, read_safetensors(folder / "planner.safetensors"), f"{folder}/planner.safetensors")
-    planner = TaskPlanner(world, model, density, engine).to("cpu")
-    if planner.digest != config["digest"]:
-        raise ValueError(
-            f"{folder}: the weights do not match the digest in config.json. The bundle is damaged or was edited."
-        )
-    return planner
+        sizes = {name: value for name, value in config["density"].items() if name not in ("threshold", "world_digest")}
+        density = digest_json([sizes, config["density"]["threshold"], weights["density"]])
+    world = digest_json([config["world"], weights["world"]])
+    return digest_json([world, config["planner"], weights["planner"], density])

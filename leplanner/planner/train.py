@@ -7,151 +7,154 @@ import os
 import shutil
 import sysconfig
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..artifacts import digest_json, digest_tensors, read_json
+from ..artifacts import digest_json, digest_tensors, is_whole, read_json
+from ..core.dynamics import Dynamics, imagination
+from ..core.problem import Plan, PlanProblem
 from ..data.cache import LatentCache
-from ..data.windows import PlanBatch
+from ..data.windows import PlanBatch, plan_windows
 from ..density.mixture import Density
-from ..learning import Learner, Metrics, TrainProgress, learn, parse_curriculum, stage_at
-from ..precision import keep_freed_memory, pick_device, round_to_half
-from ..world.fast_rollout import FastRollout
-from ..world.world import World
-from .actions import ActionBox
-from .fast import FastPlanner
+from ..training.loop import Metrics, OnProgress, TrainState, no_progress, parse_curriculum, stage_at, train_loop
+from ..training.optim import OptimConfig
+from ..training.precision import keep_freed_memory, round_to_half
+from ..training.runtime import Runtime
+from ..worlds.base import World
+from .fast import FastPlanner, fast_dynamics
 from .model import LePlanner, PlannerConfig
-from .objectives import arrival_and_hold, deep_supervision, fixed_terminal, off_the_way, roughness, support_penalty
-from .planner import TaskPlanner, load_bundle, save_bundle
-from .problem import LatentDynamics, Plan, PlanProblem, imagination
-from .validate import Sample, as_sample, block_scores, report_on
+from .objectives import OBJECTIVES, TERMS, LossInputs, Sample, deep_supervision
+from .planner import Planner, load_bundle, planner_for, save_bundle
+from .validate import as_sample, report_on
 
-OBJECTIVES = ("arrival-hold", "fixed-terminal")
-ENGINES = ("auto", "plain", "compiled")
+STEP_ENGINES = ("auto", "plain", "compiled")
 Forward = Callable[..., tuple[Plan, ...]]  # (problem, imagine): the model, or its fast equal
 
 
 @dataclass(frozen=True)
 class PlannerTrainConfig:
-    """Defaults are the paper's for PushT, Reacher and Cube."""
+    """Defaults are the paper's for PushT, Reacher and Cube; what is not in the paper is off."""
 
-    objective: str = "arrival-hold"  # or fixed-terminal, the objective that procrastinates
-    hold_weight: float = 0.5  # lambda_h
-    path_weight: float = 0.0  # alpha, of fixed-terminal's path loss
-    support_weight: float = 0.01  # lambda_sup
-    way_weight: float = 0.0  # of being, before arrival, where the data was; not in the paper
-    smooth_weight: float = 0.0  # of changes from one action to the next; not in the paper
-    deviate_share: float = 0.0  # problems that begin one imagined block off the data's way; not in the paper
-    retry_share: float = 0.0  # problems that begin where a played episode went astray; not in the paper
-    far_share: float = 0.0  # problems whose goal is as far as the curriculum allows; not in the paper
-    start_share: float = 0.0  # of the weights that a planner ends with: those that it began with; not in the paper
-    curriculum: str = "0:2,0.25:3,0.5:5"  # from this share of the steps on, goals at most so many blocks away
-    pad_share: float = 0.25  # contexts cut short as at an episode's start
-    steps: int = 20_000
-    batch: int = 128
-    learning_rate: float = 3e-4
-    weight_decay: float = 1e-4
-    warmup_share: float | None = 0.05
-    clip: float = 1.0
-    optimizer: str = "adamw"  # or muon, for the matrices
-    half_weights: bool = False  # end with weights that fp16 holds exactly
-    seed: int = 0
-    precision: str = "auto"
+    optim: OptimConfig = field(
+        default_factory=lambda: OptimConfig(steps=20_000, batch=128, learning_rate=3e-4, weight_decay=1e-4, warmup=0.05)
+    )
+    objective: str = "arrival-hold"
+    """arrival-hold, or fixed-terminal, the objective that procrastinates"""
+    hold_weight: float = 0.5
+    """lambda_h, of staying at the goal"""
+    path_weight: float = 0.0
+    """alpha, of fixed-terminal's path loss"""
+    support_weight: float = 0.01
+    """lambda_sup, of leaving the data's support; 0 needs no density"""
+    tracking_weight: float = 0.0
+    """of following the reference trajectory before arrival; no action is imitated; not in the paper"""
+    smooth_weight: float = 0.0
+    """of changes from one action to the next, which a world that sees only ends of blocks cannot judge; not in the paper"""
+    extra_terms: dict[str, float] = field(default_factory=dict)
+    """weights of further registered loss terms, by name"""
+    perturb_prob: float = 0.0
+    """probability of a problem that begins one imagined block off the reference trajectory; not in the paper"""
+    recovery_prob: float = 0.0
+    """probability of a problem that begins where a planner's episode missed its goal; not in the paper"""
+    far_goal_prob: float = 0.0
+    """probability of a goal as far away as the curriculum and the episode allow; not in the paper"""
+    init_average: float = 0.0
+    """with --init, weight of the initial weights in the average that the planner ends with; not in the paper"""
+    curriculum: str = "0:2,0.25:3,0.5:5"
+    """farthest goals in blocks by share of the steps"""
+    pad_prob: float = 0.25
+    """probability of a context cut short as at an episode's start"""
     engine: str = "auto"
-    validate_every: int = 250
-    checkpoint_minutes: float = 3.0
+    """of a training step: auto, plain, or compiled (faster; needs a C++ compiler, and minutes to compile the first time)"""
+
+    def weight(self, term: str) -> float:
+        return getattr(self, f"{term}_weight", self.extra_terms.get(term, 0.0))
 
 
-def pick_step_engine(wanted: str, device: torch.device) -> str:
+def pick_step_engine(requested: str, device: torch.device) -> str:
     """Compiling pays where a compiler is: a C++ one with Python's headers for the CPU; for CUDA, Triton comes with torch."""
-    if wanted not in ENGINES:
-        raise ValueError(f"engine must be one of {', '.join(ENGINES)}; got {wanted!r}.")
-    if wanted != "auto":
-        return wanted
+    if requested not in STEP_ENGINES:
+        raise ValueError(f"engine must be one of {', '.join(STEP_ENGINES)}; got {requested!r}.")
+    if requested != "auto":
+        return requested
     compiler = shutil.which(os.environ.get("CXX", "g++")) is not None
     headers = Path(sysconfig.get_path("include"), "Python.h").exists()
     can_compile = device.type == "cuda" or (device.type == "cpu" and compiler and headers)
     return "compiled" if can_compile else "plain"
 
 
-def planner_losses(
-    plans: tuple[Plan, ...], sample: Sample, density: Density | None, config: PlannerTrainConfig, block: int
-) -> dict[str, Tensor]:
-    """The paper's whole objective: every plan supervised, corrected ones kept within the data's support. `block`: actions in
-    a block, for the smoothness that compact planners are asked for besides."""
-    if config.objective == "arrival-hold":
-        by_k = [arrival_and_hold(plan.distances, sample.offset, config.hold_weight).mean() for plan in plans]
-    else:
-        by_k = [fixed_terminal(plan.distances, config.path_weight).mean() for plan in plans]
+def planner_losses(inputs: LossInputs, config: PlannerTrainConfig) -> dict[str, Tensor]:
+    """The objective of every plan, deeply supervised, and all terms that have a weight."""
+    objective = OBJECTIVES.get(config.objective)
+    by_k = [objective.loss(plan.distances, inputs.sample.offset, config).mean() for plan in inputs.plans]
     losses = {"objective": deep_supervision(by_k)}
     total = losses["objective"]
-    if density is not None and config.support_weight and len(plans) > 1:
-        losses["support"] = support_penalty(block_scores(plans, sample.problem, density), density.threshold)
-        total = total + config.support_weight * losses["support"]
-    if config.way_weight:
-        ways = [off_the_way(plan.latents, sample.way, sample.offset, sample.way_known).mean() for plan in plans]
-        losses["way"] = deep_supervision(ways)
-        total = total + config.way_weight * losses["way"]
-    if config.smooth_weight:
-        losses["roughness"] = deep_supervision([roughness(plan.blocks, block) for plan in plans])
-        total = total + config.smooth_weight * losses["roughness"]
+    for term in TERMS.values():
+        weight = config.weight(term.name)
+        value = term.loss(inputs) if weight else None
+        if value is not None:
+            losses[term.name] = value
+            total = total + weight * value
     return {"loss": total, **losses}
 
 
 def fit_planner(
     model: LePlanner,
-    dynamics: LatentDynamics,
+    dynamics: Dynamics,
     density: Density | None,
     draw: Callable[[np.random.Generator, int, int], PlanBatch],  # (generator, count, farthest offset)
     held_out: PlanBatch,
     config: PlannerTrainConfig,
     out: Path,
     run: str,
-    device: torch.device,
-    fast: tuple[Forward, LatentDynamics] | None = None,  # equals of model and dynamics, used for the steps
-    on_progress: Callable[[TrainProgress], None] = lambda progress: None,
+    runtime: Runtime | None = None,
+    fast: tuple[Forward, Dynamics] | None = None,  # equals of model and dynamics, used for the steps
+    on_progress: OnProgress = no_progress,
     stop_after: int | None = None,
-) -> tuple[Learner, Metrics]:
+) -> tuple[TrainState, Metrics]:
     """The loop over any world model; validation always uses the plain model and dynamics."""
-    if config.objective not in OBJECTIVES:
-        raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}; got {config.objective!r}.")
+    optim = config.optim
+    OBJECTIVES.get(config.objective)  # complains now
+    for name in config.extra_terms:
+        TERMS.get(name)
     stages = parse_curriculum(config.curriculum, model.config.horizon)
-    learner = Learner(model, config, device, run, config.optimizer)
+    state = TrainState(model, optim, runtime or Runtime(), run)
     forward, imagined = fast or (model, dynamics)
-    fixed = as_sample(held_out, device)
+    fixed = as_sample(held_out, state.device)
+    block = model.actions.block
 
     def losses(batch: PlanBatch, generator: torch.Generator) -> dict[str, Tensor]:
-        sample = as_sample(batch, device)
-        if config.deviate_share:
-            taken = torch.from_numpy(batch.first_block).to(device)
-            sample = deviate(sample, taken, dynamics, model.box.block, config.deviate_share, generator)
+        sample = as_sample(batch, state.device)
+        if config.perturb_prob:
+            taken = torch.from_numpy(batch.first_block).to(state.device)
+            sample = perturb_starts(sample, taken, dynamics, block, config.perturb_prob, generator)
         plans = forward(sample.problem, imagination(imagined, sample.problem))
-        return planner_losses(plans, sample, density, config, model.box.block)
+        return planner_losses(LossInputs(plans, sample, dynamics, density, block), config)
 
-    rows = config.batch * (model.config.refinements + 1) * model.config.horizon
-    metrics = learn(
-        learner,
+    transitions = optim.batch * (model.config.refinements + 1) * model.config.horizon
+    metrics = train_loop(
+        state,
         out,
-        draw=lambda rng, step: draw(rng, config.batch, stage_at(stages, step / config.steps)),
+        draw=lambda rng, step: draw(rng, optim.batch, stage_at(stages, step / optim.steps)),
         losses=losses,
         validate=lambda: held_out_metrics(model, dynamics, fixed, density, config.objective),
-        counted={"samples": config.batch, "rows": rows},
+        counted={"samples": optim.batch, "transitions": transitions},
         best_by="held_out_chosen_by",
         on_progress=on_progress,
         stop_after=stop_after,
     )
-    return learner, metrics
+    return state, metrics
 
 
 def held_out_metrics(
-    model: LePlanner, dynamics: LatentDynamics, sample: Sample, density: Density | None, objective: str
+    model: LePlanner, dynamics: Dynamics, sample: Sample, density: Density | None, objective: str
 ) -> Metrics:
     report = report_on(model, dynamics, sample, density)
-    chosen = report.arrival if objective == "arrival-hold" else report.terminal
+    chosen = getattr(report, OBJECTIVES.get(objective).chosen_by)
     metrics = dataclasses.asdict(report) | {"profile_minimum": report.profile_minimum, "chosen_by": chosen[-1]}
     return {f"held_out_{name}": value for name, value in metrics.items()}
 
@@ -163,95 +166,94 @@ def train_planner(
     shape: PlannerConfig,
     config: PlannerTrainConfig,
     out: Path,
-    device: str = "auto",
-    on_progress: Callable[[TrainProgress], None] = lambda progress: None,
+    runtime: Runtime | None = None,
+    on_progress: OnProgress = no_progress,
     stop_after: int | None = None,
-    start: LePlanner | None = None,
-) -> TaskPlanner:
-    """Train to `out`, or continue the run that `out` holds; ends as a bundle with the best held-out weights. `start`: weights
-    to begin with, of a planner through a world with the same encoder."""
+    init: Planner | None = None,
+) -> Planner:
+    """Train to `out`, or continue the run that `out` holds; ends as a bundle with the best held-out weights. `init`: a planner
+    whose weights to begin with, of a world with the same encoder."""
     keep_freed_memory()
+    runtime = runtime or Runtime()
     check_density(density, world, config)
-    train, held_out = world.plan_windows(cache, config.pad_share, config.retry_share, config.far_share)
-    chosen_device = pick_device(device)
+    train, held_out = plan_windows(world, cache, config.pad_prob, config.recovery_prob, config.far_goal_prob)
+    device = runtime.torch_device
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        model = LePlanner(shape, ActionBox.of(world.spec))
+        torch.manual_seed(config.optim.seed)
+        model = planner_for(world, shape)
     inputs = {"world": world.digest, "data": cache.data_digest} | ({"density": density.digest} if density else {})
-    if start is not None:
-        if (start.config, start.box) != (shape, model.box):
-            raise ValueError(f"A planner of {start.config} cannot start one of {shape} with actions in {model.box}.")
-        inputs["start"] = digest_tensors(start.state_dict())
-        model.load_state_dict(start.state_dict())
-    # a share of the start changes how a run ends, not its course
-    course = dataclasses.asdict(config) | {"start_share": 0.0}
+    if init is not None:
+        _check_init(init, world, model)
+        inputs["init"] = digest_tensors(init.model.state_dict())
+        model.load_state_dict(init.model.state_dict())
+    elif config.init_average:
+        raise ValueError(
+            f"--init-average {config.init_average} needs --init: there are no initial weights to average with."
+        )
+    # averaging changes how a run ends, not its course
+    course = dataclasses.asdict(config) | {"init_average": 0.0}
     run = digest_json([dataclasses.asdict(shape), course, inputs])
-    world.to(chosen_device)
+    world.to(device)
     if density is not None:
-        density.to(chosen_device)
-    engine = pick_step_engine(config.engine, chosen_device)
-    fast = (FastPlanner(model), FastRollout(world.model, compiled=True)) if engine == "compiled" else None
+        density.to(device)
+    engine = pick_step_engine(config.engine, device)
+    fast = (FastPlanner(model), fast_dynamics(world)) if engine == "compiled" else None
     fixed = held_out.draw(np.random.default_rng(0), 512, shape.horizon)
-    learner, metrics = fit_planner(
-        model,
-        world,
-        density,
-        lambda rng, count, farthest: train.draw(rng, count, farthest, shape.horizon),
-        fixed,
-        config,
-        out,
-        run,
-        chosen_device,
-        fast,
-        on_progress,
-        stop_after,
+
+    def draw(rng: np.random.Generator, count: int, farthest: int) -> PlanBatch:
+        return train.draw(rng, count, farthest, shape.horizon)
+
+    state, metrics = fit_planner(
+        model, world, density, draw, fixed, config, out, run, runtime, fast, on_progress, stop_after
     )
-    if (out / "config.json").exists():
-        ended = read_json(out / "config.json")["training"]["config"]["start_share"]
-        if ended != config.start_share:
+    if is_whole(out):
+        ended = read_json(out / "config.json")["training"]["config"]["init_average"]
+        if ended != config.init_average:
             raise ValueError(
-                f"{out} holds this run's planner, ended with a share of {ended} of its start; {config.start_share} was asked for. To end it "
+                f"{out} holds this run's planner, ended with init_average {ended}; {config.init_average} was requested. To end it "
                 f"anew from its last checkpoint delete {out / 'config.json'}, or choose another --out."
             )
         return load_bundle(out)
-    planner = TaskPlanner(world, model, density)
-    if learner.done == config.steps:
-        mixed = start if config.start_share else None
-        if mixed is not None:
-            begun = mixed.to(chosen_device).state_dict()
+    planner = Planner(world, model, density)
+    if state.finished:
+        averaged = init is not None and config.init_average > 0
+        if averaged:
+            begun = init.model.to(device).state_dict()
             model.load_state_dict(
-                {name: torch.lerp(end, begun[name], config.start_share) for name, end in model.state_dict().items()}
+                {name: torch.lerp(end, begun[name], config.init_average) for name, end in model.state_dict().items()}
             )
-        if config.half_weights:
+        if config.optim.half_weights:
             round_to_half(model)
-        if mixed is not None:
-            metrics |= held_out_metrics(model, world, as_sample(fixed, chosen_device), density, config.objective)
-        history = {"config": dataclasses.asdict(config), "precision": learner.precision, "engine": engine}
-        history |= {"metrics": metrics, "best_held_out": learner.best_score}
+        if averaged:
+            metrics |= held_out_metrics(model, world, as_sample(fixed, device), density, config.objective)
+        history = {"config": dataclasses.asdict(config), "precision": state.precision, "engine": engine}
+        history |= {"metrics": metrics, "best_held_out": state.best_score}
         save_bundle(planner, out, history, **inputs)
     return planner
 
 
 @torch.no_grad()
-def deviate(
-    sample: Sample, taken: Tensor, dynamics: LatentDynamics, steps: int, share: float, generator: torch.Generator
+def perturb_starts(
+    sample: Sample, taken: Tensor, dynamics: Dynamics, steps: int, prob: float, generator: torch.Generator
 ) -> Sample:
-    """A share of the problems begins elsewhere: the data's next block, pushed aside by a random constant, is imagined
-    first. A controller in closed loop is never quite where the data was, and must find back."""
+    """Some of the problems begin elsewhere: the data's next block, pushed aside by a random constant, is imagined first. A
+    controller in closed loop is never quite where the data was, and must find back."""
     batch = len(taken)
     size = taken.shape[1] // steps
     aside = torch.randn(batch, size, generator=generator) * torch.rand(batch, 1, generator=generator)
-    chosen = torch.rand(batch, generator=generator) < share
+    chosen = torch.rand(batch, generator=generator) < prob
     block = taken + aside.to(taken).repeat(1, steps)
     problem = sample.problem
     latent = dynamics.rollout(problem.context, problem.past_blocks, block.unsqueeze(1))
     context = torch.cat([problem.context[:, 1:], latent], dim=1)
-    past = torch.cat([problem.past_blocks[:, 1:], block.unsqueeze(1)], dim=1)
-    mask = chosen.to(taken.device).view(-1, 1, 1)
-    moved = PlanProblem(
-        torch.where(mask, context, problem.context), torch.where(mask, past, problem.past_blocks), problem.goal
-    )
-    return replace(sample, problem=moved, way_known=sample.way_known & ~chosen.to(taken.device))
+    past = torch.cat([problem.past_blocks, block.unsqueeze(1)], dim=1)[:, 1:]
+    mask = chosen.to(taken.device)
+
+    def where(moved: Tensor, stayed: Tensor) -> Tensor:
+        return torch.where(mask.view(-1, *[1] * (moved.ndim - 1)), moved, stayed)
+
+    moved = PlanProblem(where(context, problem.context), where(past, problem.past_blocks), problem.goal)
+    return replace(sample, problem=moved, reference_known=sample.reference_known & ~mask)
 
 
 def check_density(density: Density | None, world: World, config: PlannerTrainConfig) -> None:
@@ -262,9 +264,10 @@ def check_density(density: Density | None, world: World, config: PlannerTrainCon
                 "--support-weight 0."
             )
         return
-    model = world.spec.model
-    for name in ("latent", "block_dim", "context"):
-        theirs, ours = getattr(density.model.config, name), getattr(model, name)
+    spec, model = world.spec, density.model
+    expected = {"latent": spec.latent, "context": spec.context, "block_dim": spec.actions.block_dim}
+    for name, ours in expected.items():
+        theirs = getattr(model, name)
         if theirs != ours:
             raise ValueError(
                 f"The density was fitted for {name} {theirs}, the planner's world has {ours}. Fit it on this world's "
@@ -274,4 +277,16 @@ def check_density(density: Density | None, world: World, config: PlannerTrainCon
         raise ValueError(
             f"The density was fitted on the latents of another world ({density.world_digest[:12]}, this one is "
             f"{world.digest[:12]}). Fit it again: leplanner density TASK --out DIR"
+        )
+
+
+def _check_init(init: Planner, world: World, model: LePlanner) -> None:
+    if init.world.encoder_digest != world.encoder_digest:
+        raise ValueError(
+            f"The planner to start from reads another encoder's latents ({init.world.encoder_digest[:12]}, this world's is "
+            f"{world.encoder_digest[:12]}). Start from one of this encoder, or from nothing."
+        )
+    if (init.model.config, init.model.actions) != (model.config, model.actions):
+        raise ValueError(
+            f"A planner of {init.model.config} cannot start one of {model.config} with actions in {model.actions}."
         )

@@ -7,29 +7,27 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..core.dynamics import Dynamics, imagination
+from ..core.problem import Plan, PlanProblem
 from ..data.windows import PlanBatch
 from ..density.mixture import Density
 from .model import LePlanner
-from .objectives import arrival, contexts_before
-from .problem import LatentDynamics, Plan, PlanProblem, imagination
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Problems whose goals the data reached `offset` blocks later; second attempts have the end of the plan."""
-
-    problem: PlanProblem
-    offset: Tensor  # (B,) q
-    way: Tensor  # (B, H, D) where the data was after each block
-    way_known: Tensor  # (B,) bool
+from .objectives import Sample, arrival, block_scores
 
 
 def as_sample(batch: PlanBatch, device: torch.device) -> Sample:
-    context, past, goal, offset, way, known = (
+    context, past, goal, offset, reference, known = (
         torch.from_numpy(part).to(device)
-        for part in (batch.context, batch.past_blocks, batch.goal, batch.offset, batch.way, batch.way_known)
+        for part in (
+            batch.context,
+            batch.past_blocks,
+            batch.goal,
+            batch.offset,
+            batch.reference,
+            batch.reference_known,
+        )
     )
-    return Sample(PlanProblem(context, past, goal), offset, way, known)
+    return Sample(PlanProblem(context, past, goal), offset, reference, known)
 
 
 @dataclass(frozen=True)
@@ -37,9 +35,7 @@ class PlannerReport:
     start: float  # mean distance from the current latent to the goal
     arrival: list[float]  # mean d_q, for each k
     terminal: list[float]  # mean d_H, for each k
-    profile: list[
-        list[float] | None
-    ]  # [q - 1][j - 1]: mean d_j of the final plan for goals q blocks away, if there are any
+    profile: list[list[float] | None]  # [q - 1][j - 1]: mean d_j of the final plan for goals q blocks away, if any
     off_support: float | None  # share of the corrected plans' blocks that score above the threshold
     step_sizes: list[float]  # sigma(eta_k)
 
@@ -54,24 +50,18 @@ def _profile(distances: Tensor) -> list[float] | None:
 
 
 @torch.no_grad()
-def report_on(model: LePlanner, dynamics: LatentDynamics, sample: Sample, density: Density | None) -> PlannerReport:
+def report_on(model: LePlanner, dynamics: Dynamics, sample: Sample, density: Density | None) -> PlannerReport:
     problem, offset = sample.problem, sample.offset
     plans = model(problem, imagination(dynamics, problem))
     final = plans[-1].distances
     return PlannerReport(
-        start=(problem.context[:, -1] - problem.goal).square().mean().item(),
+        start=dynamics.distance(problem.context[:, -1:], problem.goal).mean().item(),
         arrival=[arrival(plan.distances, offset).mean().item() for plan in plans],
         terminal=[plan.distances[:, -1].mean().item() for plan in plans],
         profile=[_profile(final[offset == q]) for q in range(1, final.shape[1] + 1)],
         off_support=off_support(plans, problem, density) if density else None,
         step_sizes=model.eta.sigmoid().tolist(),
     )
-
-
-def block_scores(plans: tuple[Plan, ...], problem: PlanProblem, density: Density) -> Tensor:
-    """Density scores of every block of the corrected plans, in the contexts imagined before them: (K, B, H)."""
-    contexts = torch.stack([contexts_before(problem.context, plan.latents) for plan in plans[1:]])
-    return density.score(contexts, torch.stack([plan.blocks for plan in plans[1:]]))
 
 
 def off_support(plans: tuple[Plan, ...], problem: PlanProblem, density: Density) -> float | None:

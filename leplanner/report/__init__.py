@@ -1,1 +1,1 @@
-"""Pages and model cards, made from tables, rows and films on disk alone."""
+"""Pages and model cards, made from tables, rows and videos on disk alone."""

@@ -1,4 +1,4 @@
-"""What the page's trial browser shows: every row of an evaluation, and of those that were filmed the frames and thoughts."""
+"""What the page's trial browser shows: every row of an evaluation, and the frames and plan traces of recorded ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..artifacts import read_lines
-from ..evaluation.films import Film, film_path, load_film
+from ..evaluation.videos import Video, load_video, video_path
 from ..tasks import get_task
 from .pictures import data_uri, outlined, sprite
 from .tables import Evaluation, counted_trials
@@ -18,7 +18,8 @@ OUTCOMES = {"held": "reached and held", "left": "reached, not held", "missed": "
 
 
 def outcome(row: dict[str, Any]) -> str:
-    return "held" if row["success_held"] else "left" if row["success_any"] else "missed"
+    """Which of OUTCOMES a line of rows.jsonl is."""
+    return "held" if row["outcome"]["held"] else "left" if row["outcome"]["any"] else "missed"
 
 
 def browsable(folder: Path, evaluation: Evaluation) -> list[dict[str, Any]]:
@@ -26,7 +27,7 @@ def browsable(folder: Path, evaluation: Evaluation) -> list[dict[str, Any]]:
     task = get_task(evaluation.task)
     methods = {(row.method, row.replan): (place, row) for place, row in enumerate(evaluation.methods)}
     counted = {number: set(counted_trials(folder, number)) for number in {row.trials for row in evaluation.methods}}
-    found = []
+    listed = []
     for row in read_lines(folder / "rows.jsonl"):
         if row["error"] is not None or (row["method"], row["replan"]) not in methods:
             continue
@@ -34,15 +35,15 @@ def browsable(folder: Path, evaluation: Evaluation) -> list[dict[str, Any]]:
         if row["trial"] not in counted[method.trials]:  # of a longer run, or raised for another method
             continue
         settings = (evaluation.manifest, evaluation.seed, evaluation.settings, method.weights)
-        path = film_path(folder, row["method"], row["replan"], row["trial"], *settings)
+        path = video_path(folder, row["method"], row["replan"], row["trial"], *settings)
         setting = f"{task.title}, {evaluation.protocol}, {evaluation.offset} ahead"
-        about = {"task": setting, "method": f"{method.title}, {method.pace}", "trial": row["trial"], "place": place}
-        about |= {"outcome": outcome(row), "first": row["first_success"], "unit": task.error_unit}
-        about |= {"error": _number(row["final_error"]), "film": None}
+        about = {"task": setting, "method": method.label, "trial": row["trial"], "place": place}
+        about |= {"outcome": outcome(row), "first": row["outcome"]["first_success"], "unit": task.error_unit}
+        about |= {"error": _number(row["outcome"]["final_error"]), "video": None}
         if path.exists():
-            about["film"] = _played(load_film(path), folder / "imagined" / path.name)
-        found.append(about)
-    return sorted(found, key=lambda about: (about["place"], about["trial"]))
+            about["video"] = _player_data(load_video(path), folder / "imagined" / path.name)
+        listed.append(about)
+    return sorted(listed, key=lambda about: (about["place"], about["trial"]))
 
 
 def _number(value: float) -> float | None:
@@ -50,17 +51,18 @@ def _number(value: float) -> float | None:
     return float(f"{value:.3g}") if np.isfinite(value) else None
 
 
-def _played(film: Film, imagined: Path) -> dict[str, Any]:
-    thoughts = film.thoughts
+def _player_data(video: Video, imagined: Path) -> dict[str, Any]:
+    """`imagined`: the file of decoded plan traces, if there is one."""
+    trace = video.trace
     shown: dict[str, Any] = {
-        "frames": sprite(outlined(film.frames, film.target), COLUMNS),
+        "frames": sprite(outlined(video.frames, video.target), COLUMNS),
         "columns": COLUMNS,
-        "goal": data_uri(film.goal[None], ".png"),
-        "steps": film.steps.tolist(),
-        "reached": film.reached[film.steps].tolist(),
-        "errors": [_number(value) for value in film.error[film.steps]],
-        "decided": thoughts.decided.tolist(),
-        "distances": np.nan_to_num(np.round(thoughts.distances, 5)).tolist(),
+        "goal": data_uri(video.goal[None], ".png"),
+        "steps": video.steps.tolist(),
+        "reached": video.reached[video.steps].tolist(),
+        "errors": [_number(value) for value in video.error[video.steps]],
+        "decided": trace.decided.tolist(),
+        "distances": np.nan_to_num(np.round(trace.distances, 5)).tolist(),
         "imagined": None,
     }
     if imagined.exists():

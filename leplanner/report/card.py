@@ -9,77 +9,104 @@ from typing import Any
 
 import h5py
 
-from ..artifacts import read_json, read_lines
-from ..evaluation.properties import SEARCH
+from ..artifacts import read_artifact, read_json
+from ..core.latent import LatentSpec
 from ..tasks import get_task
+from ..training.loggers import read_validations
+from ..worlds import FAMILIES, WorldSpec
 from .tables import Evaluation, read_evaluation
 
 
 @dataclass(frozen=True)
 class Making:
-    """How a bundle came to be: what a card cannot find out by itself."""
+    """How a bundle came to be: what its files do not say."""
 
     command: str
     scale: str
+    recipe: str
+    family: str  # of the world
     data: Path
     stages: dict[str, Path]  # title -> folder of a trained part, in order
-    practised: tuple[Path, ...] = ()  # the data with what earlier planners played, in order
+    on_policy: tuple[Path, ...] = ()  # the data with what earlier planners collected, in order
 
 
 def model_card(bundle: Path, evaluation: Path, making: Making) -> str:
-    config = read_json(bundle / "config.json")
-    world, planner = config["world"], config["planner"]
-    task = get_task(world["task"])
+    config = read_artifact(bundle, "bundle")
+    task = get_task(config["world"]["task"])
     measured = read_evaluation(evaluation)
-    methods = ",".join(dict.fromkeys(row.method for row in measured.methods))
-    most = max(row.trials for row in measured.methods)
-    searched = [row.trials for row in measured.methods if row.method in SEARCH]
-    settings = {name: value for name, value in measured.settings.items() if searched or name != "search"}
-    fewer = f" --search-trials {max(searched)}" if searched and max(searched) < most else ""
+    titles = list(measured.metrics.values())
     lines = [
-        f"# LePlanner for {task.title}, {making.scale} scale",
+        f"# LePlanner for {task.title}, {making.scale} scale, {making.recipe} recipe",
         "",
-        f"A controller for `{task.env_id}` that plans from pixels: a world model ({world['model']['latent']} numbers a frame of "
-        f"{world['model']['encoder']['frame_size']} px) and a planner of width {planner['width']} that drafts {planner['horizon']} blocks of "
-        f"{world['block']} actions and corrects them {planner['refinements']} times. `leplanner.load(FOLDER)` loads it; a bundle that is "
-        f'shipped with the package is `leplanner.load("{task.name}")`.',
+        *_summary(config, making),
         "",
         "## Results",
         "",
-        f"{measured.title}; success in % with 95 % Wilson intervals; bundle `{config['digest'][:12]}`, manifest `{measured.manifest}`, "
-        "which lies beside this card.",
+        f"{measured.title}; success in % with 95 % Wilson intervals; bundle `{config['digest'][:12]}`, manifest "
+        f"`{measured.manifest}`, stored beside this card.",
         "",
-        "| method | replans | n | any time | final | held 5 steps | strict |",
-        "|---|---|---|---|---|---|---|",
+        f"| {' | '.join(['method', 'replans', 'n', *titles])} |",
+        "|" + "---|" * (3 + len(titles)),
         *(
-            f"| {m.title} | {m.pace} | {m.trials} | {m.any_time} | {m.final} | {m.held} | {m.strict} |"
+            f"| {' | '.join([m.title, m.pace, str(m.trials), *(m.shown.get(name, '') for name in measured.metrics)])} |"
             for m in measured.methods
         ),
         "",
         *(f"{caveat}\n" for caveat in measured.caveats),
         *_paired(measured),
-        f"Measured by `leplanner evaluate {task.name} --methods {methods} --trials {most}{fewer} --seed {measured.seed}`; "
-        f"{_listed(settings)}; {_listed(measured.fingerprint)}.",
+        _measured_by(measured),
         "",
         "## How it was made",
         "",
         f"`{making.command}`",
         "",
-        *(
-            f"- {line}"
-            for line in [_data(making.data), *_practice(making.practised), *_stages(making.stages), _arrival(config)]
-        ),
+        *(f"- {line}" for line in (_data(making.data), *_on_policy(making.on_policy), *_stages(making.stages))),
+        f"- {_arrival(config)}",
         "",
         "## Limits",
         "",
-        *(f"- {line}" for line in _limits(config, making)),
+        *(f"- {line}" for line in _limits(config)),
         "",
     ]
     return "\n".join(lines)
 
 
+def _summary(config: dict[str, Any], making: Making) -> list[str]:
+    spec, planner = WorldSpec.from_json(config["world"]), config["planner"]
+    task = get_task(spec.task)
+    environment = f"`{task.env_id}`" if task.env_id else task.title
+    family = FAMILIES.get(making.family).title if making.family in FAMILIES else making.family
+    return [
+        f"A controller for {environment} that plans from pixels.",
+        f"The world model, of the {family} family (`{making.family}`), encodes a frame of {spec.frame_size} px as "
+        f"{_latent(spec.latent)}.",
+        f"The planner, of width {planner['width']}, drafts {planner['horizon']} blocks of {spec.actions.block} actions "
+        f"and corrects them {planner['refinements']} times.",
+        f'Load it with `leplanner.load(FOLDER)`, or `leplanner.load("{task.name}")` if it ships with the package.',
+    ]
+
+
+def _latent(latent: LatentSpec) -> str:
+    if len(latent.shape) == 1:
+        return f"{latent.size} numbers"
+    tokens, channels = latent.shape
+    return f"{tokens} tokens of {channels} numbers"
+
+
+def _measured_by(measured: Evaluation) -> str:
+    methods = ",".join(dict.fromkeys(row.method for row in measured.methods))
+    most = max(row.trials for row in measured.methods)
+    searched = [row.trials for row in measured.methods if row.role == "search"]
+    settings = {name: value for name, value in measured.settings.items() if searched or name != "search"}
+    fewer = f" --search-trials {max(searched)}" if searched and max(searched) < most else ""
+    return (
+        f"Measured by `leplanner evaluate {measured.task} --methods {methods} --trials {most}{fewer} "
+        f"--seed {measured.seed}`; {_listed(settings)}; {_listed(measured.fingerprint)}."
+    )
+
+
 def _paired(measured: Evaluation) -> list[str]:
-    compared = [f"- {m.title}, {m.pace}: {line}" for m in measured.methods for line in m.paired]
+    compared = [f"- {m.label}: {line}" for m in measured.methods for line in m.paired]
     title = "Paired differences of any-time success, in points (95 % bootstrap interval, exact McNemar p):"
     return [title, "", *compared, ""] if compared else []
 
@@ -87,24 +114,26 @@ def _paired(measured: Evaluation) -> list[str]:
 def _data(file: Path) -> str:
     if file.suffix == ".h5" and file.exists():
         with h5py.File(file, "r") as opened:
-            made = json.loads(str(opened.attrs.get("leplanner", "{}")))
-        if made:
-            config = made["config"]
+            about = json.loads(str(opened.attrs.get("leplanner", "{}")))
+        if about:
+            config = about["config"]
             return (
-                f"Data: {config['episodes']} episodes of {config['steps']} actions by the task's scripted behaviour, "
-                f"{config['size']} px, seed {config['seed']}. Of the episodes 95 % train, the rest are held out."
+                f"Data: {config['episodes']} episodes of {config['steps']} actions, collected with the task's behavior "
+                f"policy at {config['size']} px, seed {config['seed']}. 95 % of the episodes are for training, the "
+                "rest are held out."
             )
-    return f"Data: {file.name}. Of the episodes 95 % train planner and density, the rest are held out."
+    return f"Data: {file.name}. 95 % of the episodes are for training planner and density, the rest are held out."
 
 
-def _practice(files: tuple[Path, ...]) -> list[str]:
+def _on_policy(files: tuple[Path, ...]) -> list[str]:
     lines = []
     for file in files:
         with h5py.File(file, "r") as opened:
             config = json.loads(str(opened.attrs["leplanner"]))["config"]
         lines.append(
-            f"Practice: {config['episodes']} episodes of {config['steps']} actions that an earlier planner (bundle "
-            f"`{config['practised_by'][:12]}`) played from rows of training episodes towards later ones ({config['practice']}), seed {config['seed']}, added to the data."
+            f"On-policy data: {config['episodes']} episodes of {config['steps']} actions, collected with an earlier "
+            f"planner (bundle `{config['planner'][:12]}`) from states of training episodes towards later states of "
+            f"the same episodes ({config['on_policy']}), seed {config['seed']}, added to the data."
         )
     return lines
 
@@ -115,17 +144,18 @@ def _stages(stages: dict[str, Path]) -> list[str]:
         history = read_json(folder / "config.json")["training"]
         if "source" in history:
             lines.append(
-                f"{title}: imported from {history['source']}; its training may have seen the held-out episodes."
+                f"{title}: imported from {history['source']}; its training data may include the held-out episodes."
             )
             continue
-        settings = history["config"]
-        minutes = [line["minutes"] for line in read_lines(folder / "metrics.jsonl") if "minutes" in line]
-        spent = f", {minutes[-1]:.1f} minutes" if minutes else ""
-        muon = ", matrices by Muon" if settings.get("optimizer") == "muon" else ""
-        kept = settings.get("start_share")
-        mixed = f" Its weights are {1 - kept:.0%} the end's and {kept:.0%} the start's." if kept else ""
+        config, optim = history["config"], history["config"]["optim"]
+        validations = read_validations(folder)
+        minutes = f", {validations[-1]['minutes']:.1f} minutes" if validations else ""
+        muon = ", weight matrices optimized with Muon" if optim["optimizer"] == "muon" else ""
+        share = config.get("init_average")
+        averaged = f" Weights: {1 - share:.0%} final and {share:.0%} initial, averaged." if share else ""
         lines.append(
-            f"{title}: {settings['steps']} steps of batch {settings['batch']}{muon}, seed {settings['seed']}{spent}.{mixed}"
+            f"{title}: {optim['steps']} steps, batch size {optim['batch']}{muon}, seed {optim['seed']}{minutes}."
+            f"{averaged}"
         )
     return lines
 
@@ -133,24 +163,24 @@ def _stages(stages: dict[str, Path]) -> list[str]:
 def _arrival(config: dict[str, Any]) -> str:
     metrics = config["training"]["metrics"]
     share = metrics["held_out_arrival"][-1] / metrics["held_out_start"]
-    return f"Held-out distance to the goal on arrival, in imagination: {share:.2%} of the start's."
+    return f"Imagined distance to the goal on arrival, on held-out problems: {share:.2%} of the distance at the start."
 
 
-def _limits(config: dict[str, Any], making: Making) -> list[str]:
+def _limits(config: dict[str, Any]) -> list[str]:
     grounded = (
-        "While the world was trained, a linear head read the simulator's state from its latents; the head is gone, and "
-        "the planner sees pixels only."
+        "The world model was trained with an auxiliary linear head that predicts the simulator's state from latents. "
+        "The head is not part of the bundle, and the planner sees pixels only."
     )
-    guided = (
-        "While the planner was trained, it was also asked to pass where the data had passed on its way to the goal (places, no "
-        "actions; `--way-weight`), which the paper's objective does not ask for."
+    tracking = (
+        "The planner was trained with an additional loss, not in the paper, that makes plans track the data's "
+        "reference trajectory to the goal (latents, no actions; `--tracking-weight`)."
     )
     return [
         *([grounded] if config["world"]["grounded"] else []),
-        *([guided] if config["training"]["config"].get("way_weight") else []),
-        "It knows its data's states and this camera, lighting and frame size; others were not tried.",
-        "Held-out episodes chose the checkpoint, and the trials come from them: they are validation data, not a second test set.",
-        "One seed.",
+        *([tracking] if config["training"]["config"].get("tracking_weight") else []),
+        "It was tested on states like those of its data, with one camera, lighting and frame size, and no others.",
+        "Held-out episodes selected the checkpoint and provide the trials: they are validation data, not a test set.",
+        "One training seed.",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Figures for a column's width, each a function from a table on disk to a figure. Colours that colour-blind eyes tell apart."""
+"""Figures for a column's width, each a function from a table on disk to a figure."""
 
 from __future__ import annotations
 
@@ -9,30 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from ..artifacts import atomic_path
-from .tables import Evaluation, MethodRow
+from ..control.methods import BLACK, BLUE, DEFAULT, GRAY, SKY, VERMILION
+from ..evaluation.metrics import HEADLINE
+from .tables import Evaluation, MethodRow, metric_title
 
-# Okabe and Ito's
-BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
-    "#000000",
-    "#E69F00",
-    "#56B4E9",
-    "#009E73",
-    "#F0E442",
-    "#0072B2",
-    "#D55E00",
-    "#CC79A7",
-)
-FAMILIES = {
-    "leplanner": BLUE,
-    "leplanner-keep": SKY,
-    "cem": ORANGE,
-    "icem": ORANGE,
-    "mppi": ORANGE,
-    "gradient": ORANGE,
-}
-FAMILIES |= {"gcidm": PURPLE, "gcbc": PURPLE, "gcivl": PURPLE, "gciql": PURPLE}
-REST = "#888888"  # floors and ceilings
 COLUMN_IN = 3.4
+HELD = "held"  # the metric that is drawn beside the headline
+MARKERS = "osD^v"
 STYLE = {
     "font.size": 8,
     "axes.titlesize": 8,
@@ -62,20 +45,19 @@ def styled(draw: Callable[..., Any]) -> Callable[..., Any]:
 def success(evaluation: Evaluation, title: str) -> Any:
     """Any-time success of every method with its 95 % Wilson interval; hollow where it was held for the last steps."""
     figure, axes = _new(COLUMN_IN, 0.9 + 0.22 * len(evaluation.methods))
+    drawn = [(name, offset) for name, offset in ((HEADLINE, -0.13), (HELD, 0.13)) if name in evaluation.metrics]
     for place, row in enumerate(evaluation.methods):
-        colour = FAMILIES.get(row.method, REST)
-        for rate, offset, fill in ((row.rates["any_time"], -0.13, colour), (row.rates["held"], 0.13, "white")):
-            value, low, high = (100 * rate[part] for part in ("value", "low", "high"))
-            bars = [[value - low], [high - value]]
-            axes.errorbar(
-                [value], [place + offset], xerr=bars, fmt="o", ms=4, color=colour, mfc=fill, elinewidth=1, capsize=0
-            )
-    axes.set_yticks(range(len(evaluation.methods)), [_label(row) for row in evaluation.methods])
+        for name, offset in drawn:
+            if name in row.rates:
+                fill = row.color if name == HEADLINE else "white"
+                _interval(axes, row.rates[name], place + offset, row.color, fill)
+    axes.set_yticks(range(len(evaluation.methods)), [row.label for row in evaluation.methods])
     axes.invert_yaxis()
     axes.set_xlim(-3, 103)
     axes.set_xlabel("success, %")
-    for label, fill in (("any time", BLACK), ("held 5 steps", "white")):
-        axes.plot([], [], "o", ms=4, color=BLACK, mfc=fill, label=label)
+    for name, _ in drawn:
+        fill = BLACK if name == HEADLINE else "white"
+        axes.plot([], [], "o", ms=4, color=BLACK, mfc=fill, label=metric_title(name))
     figure.legend(loc="outside lower center", ncols=2)
     axes.set_title(title)
     return figure
@@ -83,22 +65,22 @@ def success(evaluation: Evaluation, title: str) -> Any:
 
 @styled
 def cost(evaluation: Evaluation, title: str) -> Any:
-    """Imagined steps and milliseconds of one decision, on logarithmic axes; methods that imagine nothing have no place."""
+    """Predictor transitions and milliseconds of one plan, on logarithmic axes; without methods that imagine nothing."""
     figure, axes = _new(COLUMN_IN, 2.2)
     shown: set[str] = set()
     for row in evaluation.methods:
-        if row.costs["rows"] >= 1 and row.title not in shown:
+        if row.costs["transitions"] >= 1 and row.title not in shown:
             shown.add(row.title)
-            axes.plot(row.costs["rows"], row.costs["plan_ms"], "o", color=FAMILIES.get(row.method, REST))
-            below = row.method == "leplanner"  # close to leplanner-keep: names must not meet
-            place = {"xytext": (5, -11 if below else 4), "textcoords": "offset points"}
-            axes.annotate(row.title, (row.costs["rows"], row.costs["plan_ms"]), **place)
+            point = (row.costs["transitions"], row.costs["plan_ms"])
+            axes.plot(*point, "o", color=row.color)
+            below = row.role == "ours" and row.method != DEFAULT  # our methods cost about the same: names must not meet
+            axes.annotate(row.title, point, xytext=(5, -11 if below else 4), textcoords="offset points")
     for side, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
         scale("log")
         low, high = side.get_data_interval()
         side.axes.set(**{f"{side.axis_name}lim": (low / 3, max(5 * high, 50 * low))})  # decades, with room for names
-    axes.set_xlabel("imagined steps a plan")
-    axes.set_ylabel("ms a plan")
+    axes.set_xlabel("predictor transitions per plan")
+    axes.set_ylabel("ms per plan")
     axes.set_title(title)
     return figure
 
@@ -112,10 +94,10 @@ def arrival_profiles(imagined: dict[str, Any], title: str) -> Any:
     shades = matplotlib.colormaps["viridis"]
     rows = [(q, row) for q, row in enumerate(imagined["profile"], start=1) if row is not None]
     for q, row in rows:
-        colour = shades(0.9 * (q - 1) / max(1, len(imagined["profile"]) - 1))
+        color = shades(0.9 * (q - 1) / max(1, len(imagined["profile"]) - 1))
         shares = [100 * value / imagined["start"] for value in row]
-        axes.plot(range(1, len(row) + 1), shares, color=colour, label=f"q = {q}")
-        axes.plot([q], [shares[q - 1]], "o", color=colour, ms=5)
+        axes.plot(range(1, len(row) + 1), shares, color=color, label=f"q = {q}")
+        axes.plot([q], [shares[q - 1]], "o", color=color, ms=5)
     axes.set_yscale("log")
     axes.set_xticks(range(1, len(imagined["profile"]) + 1))
     axes.set_xlabel("block of the plan (dot: when the data arrived)")
@@ -153,7 +135,7 @@ def closed_loop(executed: dict[str, Any], title: str) -> Any:
     after = [value for row in executed["distances"] for value in row[1:]]
     most = 1.05 * max(*before, *after)
     axes.plot(before, after, ".", ms=3, color=SKY)
-    axes.plot([0, most], [0, most], color=REST, lw=0.8, ls=":")
+    axes.plot([0, most], [0, most], color=GRAY, lw=0.8, ls=":")
     axes.plot(
         [0, most], [fit["b"], fit["c"] * most + fit["b"]], color=BLUE, label=f"D' = {fit['c']:.2f} D + {fit['b']:.3f}"
     )
@@ -177,15 +159,15 @@ def closed_loop(executed: dict[str, Any], title: str) -> Any:
 
 @styled
 def drift(executed: dict[str, Any], title: str) -> Any:
-    """Imagined against real latents, block by block, as a share of what standing still would err: our plans, and the data's
-    actions from the same starts."""
+    """Distance of imagined and real latents, block by block, as a share of the error of copying the first latent: our
+    plans, and the data's actions from the same starts."""
     figure, axes = _new(COLUMN_IN, 2.0)
-    for label, name, style, colour in (
+    for label, name, style, color in (
         ("our plans", "drift", "o-", BLUE),
-        ("the data's actions", "data_drift", "s--", REST),
+        ("the data's actions", "data_drift", "s--", GRAY),
     ):
         shares = [100 * d / still for d, still in zip(executed[name], executed[f"{name}_of_copying"], strict=True)]
-        axes.plot(range(1, len(shares) + 1), shares, style, ms=3, color=colour, label=label)
+        axes.plot(range(1, len(shares) + 1), shares, style, ms=3, color=color, label=label)
     axes.set_xticks(range(1, len(executed["drift"]) + 1))
     axes.set_ylim(bottom=0)
     axes.set_xlabel("block")
@@ -203,10 +185,11 @@ def reach(evaluations: list[Evaluation], title: str) -> Any:
     lines: dict[str, list[tuple[int, dict[str, float], MethodRow]]] = {}
     for evaluation in sorted(evaluations, key=lambda one: one.offset):
         for row in evaluation.methods:
-            lines.setdefault(_label(row), []).append((evaluation.offset, row.rates["any_time"], row))
+            if HEADLINE in row.rates:
+                lines.setdefault(row.label, []).append((evaluation.offset, row.rates[HEADLINE], row))
     for label, points in lines.items():
-        if len({at for at, _, _ in points}) == 1:
-            continue  # measured at one offset: that is no reach
+        if len({offset for offset, _, _ in points}) == 1:
+            continue  # measured at one offset: no line
         row = points[0][2]
         value = [100 * rate["value"] for _, rate, _ in points]
         bars = [
@@ -214,8 +197,8 @@ def reach(evaluations: list[Evaluation], title: str) -> Any:
             [100 * (rate["high"] - rate["value"]) for _, rate, _ in points],
         ]
         style = "o-" if row.replan <= 1 else "s--"
-        colour = FAMILIES.get(row.method, REST)
-        axes.errorbar([at for at, _, _ in points], value, yerr=bars, fmt=style, ms=3, color=colour, lw=1, label=label)
+        at = [offset for offset, _, _ in points]
+        axes.errorbar(at, value, yerr=bars, fmt=style, ms=3, color=row.color, lw=1, label=label)
     axes.set_xticks(sorted({evaluation.offset for evaluation in evaluations}))
     axes.set_ylim(-3, 103)
     axes.set_xlabel("goal, actions ahead")
@@ -227,30 +210,47 @@ def reach(evaluations: list[Evaluation], title: str) -> Any:
 
 @styled
 def hold_ablation(table: dict[str, Any], title: str) -> Any:
-    """Left: success at both replanning intervals of every variant. Right: where its closed loop settles."""
+    """Left: any-time success of every variant at every replanning interval m that was measured, the smallest filled.
+    Right: where its closed loop settles."""
     from matplotlib.figure import Figure
 
     variants = table["variants"]
-    figure = Figure(figsize=(2 * COLUMN_IN, 0.8 + 0.2 * len(variants)), layout="constrained")
+    intervals = sorted({m for row in variants for m in row["success"]}, key=int)
+    apart = 0.6 / max(2, len(intervals))
+    figure = Figure(figsize=(2 * COLUMN_IN, 1.0 + 0.22 * len(variants)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
+    for number, m in enumerate(intervals):
+        marker, offset = MARKERS[number % len(MARKERS)], apart * (number - (len(intervals) - 1) / 2)
+        for place, row in enumerate(variants):
+            if m in row["success"]:
+                color = _variant_color(row)
+                _interval(left, row["success"][m], place + offset, color, "white" if number else color, marker)
+        left.plot([], [], marker, ms=4, color=BLACK, mfc="white" if number else BLACK, label=f"m = {m}")
     for place, row in enumerate(variants):
-        colour = VERMILION if row["name"].startswith("fixed-terminal") else BLUE
-        for m, offset, fill in (("1", -0.15, colour), ("5", 0.15, "white")):
-            rate = row["success"][m]
-            value, low, high = (100 * rate[part] for part in ("value", "low", "high"))
-            bars = [[value - low], [high - value]]
-            left.errorbar([value], [place + offset], xerr=bars, fmt="o", ms=4, color=colour, mfc=fill, elinewidth=1)
+        color = _variant_color(row)
         fit = row["fit"]
         if fit["fixed_point"] is not None and fit["low"] is not None:
-            right.plot([fit["low"], fit["high"]], [place, place], color=colour, lw=1)
-            right.plot([fit["fixed_point"]], [place], "D", ms=4, color=colour)
+            right.plot([fit["low"], fit["high"]], [place, place], color=color, lw=1)
+            right.plot([fit["fixed_point"]], [place], "D", ms=4, color=color)
     left.set_yticks(range(len(variants)), [row["name"] for row in variants])
-    left.invert_yaxis()
+    left.set_ylim(len(variants) - 0.5, -0.5)  # the first on top
     left.set_xlim(-3, 103)
-    left.set_xlabel("any-time success, % (hollow: m = 5)")
+    left.set_xlabel("any-time success, %")
     right.set_xlabel("D*, where the closed loop settles")
+    figure.legend(loc="outside lower center", ncols=max(1, len(intervals)))
     figure.suptitle(title)
     return figure
+
+
+def _variant_color(row: dict[str, Any]) -> str:
+    return VERMILION if row["name"].startswith("fixed-terminal") else BLUE
+
+
+def _interval(axes: Any, rate: dict[str, Any], place: float, color: str, fill: str, marker: str = "o") -> None:
+    """A rate in percent with its interval, as a dot with a horizontal bar."""
+    value, low, high = (100 * rate[part] for part in ("value", "low", "high"))
+    bars = [[value - low], [high - value]]
+    axes.errorbar([value], [place], xerr=bars, fmt=marker, ms=4, color=color, mfc=fill, elinewidth=1, capsize=0)
 
 
 def save(figure: Any, folder: Path, name: str) -> list[Path]:
@@ -289,7 +289,3 @@ def _new(width: float, height: float) -> tuple[Any, Any]:
 
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.add_subplot()
-
-
-def _label(row: MethodRow) -> str:
-    return f"{row.title}, {row.pace}"

@@ -1,5 +1,5 @@
-"""One self-contained HTML page about evaluations, diagnostics and ablations: tables, figures, films, and a browser of all trials.
-Reads files only; no torch, no network."""
+"""One self-contained HTML page about evaluations, diagnostics and ablations: tables, figures, videos, and a browser of
+all trials. Reads files only; no network."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from typing import Any
 import numpy as np
 
 from ..artifacts import atomic_path, read_json
-from ..evaluation.films import Film, film_path, load_film
-from ..evaluation.metrics import HOLD_STEPS
-from ..evaluation.properties import DEFAULT, OURS, REQUIREMENTS, families
+from ..control.methods import DEFAULT, METHODS, REQUIREMENTS, capability_table, methods_of
+from ..evaluation.metrics import HEADLINE, HOLD_STEPS
+from ..evaluation.videos import Video, load_video, video_path
 from ..tasks import get_task
 from . import figures, picture_figures
 from .browser import OUTCOMES, browsable
-from .pictures import FRAME_MS, REACHED, animation, data_uri, framed
-from .tables import Evaluation, MethodRow, counted_trials, read_evaluation
+from .pictures import FRAME_MS, REACHED, animation, data_uri, framed, with_unit
+from .tables import Evaluation, MethodRow, counted_trials, metric_title, read_evaluation
 
-STRIPS = 4  # films of ours that are also laid out as strips
-FLOORS = ("random", "nothing")
+STRIPS = 4  # videos of ours that are also laid out as strips
 PROFILED = ("arrival-hold", "fixed-terminal")  # variants whose arrival profiles are drawn beside each other
 MARKS = {"yes": "✓", "no": "✗", "partly": "◐"}
 
@@ -34,8 +33,8 @@ class Clip:
     method: str
     title: str
     animation: str  # data URI
-    still: str  # its last frame, for those who asked for less motion
-    verdict: str
+    still: str  # its last frame, for readers who prefer less motion
+    outcome_text: str
 
 
 @dataclass(frozen=True)
@@ -46,6 +45,15 @@ class TrialClips:
 
 
 @dataclass(frozen=True)
+class Headline:
+    """What a reader must see first."""
+
+    ours: MethodRow | None  # at the smallest m that was measured
+    rarely: MethodRow | None  # at the largest, if that is another
+    references: dict[str, MethodRow]  # floors and ceilings that were measured, by name
+
+
+@dataclass(frozen=True)
 class Picture:
     caption: str
     uri: str
@@ -53,8 +61,8 @@ class Picture:
 
 
 def write_page(folders: list[Path], out: Path, title: str = "leplanner", figure_folder: Path | None = None) -> Path:
-    """`folders` are those that `leplanner evaluate`, `diagnose` and `ablate` made; figures are also kept in `figure_folder`, as
-    SVG and PNG."""
+    """`folders` are those that `leplanner evaluate`, `diagnose` and `ablate` made; figures are also kept in
+    `figure_folder`, as SVG and PNG."""
     check_installed()
     import jinja2
 
@@ -72,25 +80,31 @@ def write_page(folders: list[Path], out: Path, title: str = "leplanner", figure_
             drawn_sections.append({"title": heading, "pictures": pictures, "about": about})
             continue
         evaluation = read_evaluation(folder)
-        planner = {row.weights for row in evaluation.methods if row.method in OURS}
+        planner = {row.weights for row in evaluation.methods if row.role == "ours"}
         comparable[(evaluation.task, evaluation.protocol, *sorted(planner))].append(evaluation)
-        films = _films(folder, evaluation)
-        pictures = _pictures(evaluation_figures(evaluation) | film_figures(evaluation, films), number, figure_folder)
-        section = {"e": evaluation, "task": get_task(evaluation.task), "trials": film_table(films, evaluation)}
-        measured.append(section | {"pictures": pictures, "headline": headline(evaluation)})
+        videos = _videos(folder, evaluation)
+        pictures = _pictures(evaluation_figures(evaluation) | video_figures(evaluation, videos), number, figure_folder)
+        shown = {"e": evaluation, "task": get_task(evaluation.task), "trials": video_table(videos, evaluation)}
+        measured.append(shown | {"pictures": pictures, "headline": headline(evaluation)})
         rows += browsable(folder, evaluation)
     for number, ((task, *_), evaluations) in enumerate(comparable.items(), start=len(folders) + 1):
         if len({evaluation.offset for evaluation in evaluations}) > 1:
             name = get_task(task).title
-            drawn = {f"{task}_reach": ("How far planners reach", figures.reach(evaluations, name))}
+            drawn = {f"{task}_reach": ("Success by distance of the goal", figures.reach(evaluations, name))}
             pictures = _pictures(drawn, number, figure_folder)
             budgets = ", ".join(f"{one.budget} for {one.offset} ahead" for one in evaluations)
             about = f"The same planner; budgets in actions: {budgets}"
-            drawn_sections.append({"title": f"{name}: reach", "pictures": pictures, "about": about})
-    shown = {
+            drawn_sections.append({"title": f"{name}: goal distance", "pictures": pictures, "about": about})
+    references = {name: METHODS.get(name).title for name in _references()}
+    context = {
         "title": title,
-        "ours": OURS,
         "sections": measured,
+        "headline": HEADLINE,
+        "headline_metrics": {name: metric_title(name) for name in (HEADLINE, figures.HELD)},
+        "hold_steps": HOLD_STEPS,
+        "references": {
+            name: text for name, text in references.items() if any(name in s["headline"].references for s in measured)
+        },
         "drawn": drawn_sections,
         "hex_reached": "#{:02x}{:02x}{:02x}".format(*REACHED),
         "rows_json": json.dumps(rows, allow_nan=False).replace("<", "\\u003c"),
@@ -98,42 +112,52 @@ def write_page(folders: list[Path], out: Path, title: str = "leplanner", figure_
         "outcomes": OUTCOMES,
         "frame_ms": FRAME_MS,
         "requirements": list(REQUIREMENTS.values()),
-        "families": [(one.family, [MARKS[mark] for mark in one.marks], one.marks) for one in families()],
+        "capabilities": capability_table(),
+        "our_properties": [METHODS.get(name).properties for name in methods_of("ours")],
+        "marks": MARKS,
     }
     with atomic_path(out) as temporary:
-        temporary.write_text(template.render(**shown))
+        temporary.write_text(template.render(**context))
     return out
 
 
-def headline(evaluation: Evaluation) -> dict[str, MethodRow | None]:
-    """Ours at both intervals, the floors and the ceiling: what a reader must see first. Of ours, what controllers do unless told
-    otherwise, if it was measured."""
-    rows = {(row.method, row.replan): row for row in evaluation.methods}
-    first = {row.method: row for row in reversed(evaluation.methods)}  # of each method its smallest m
-    ours = _ours(first)
-    found = {"ours": rows.get((ours, 1)), "rarely": rows.get((ours, 5))}
-    return found | {name: first.get(name) for name in (*FLOORS, "replay")}
+def headline(evaluation: Evaluation) -> Headline:
+    """Of ours, the method that controllers use by default, if it was measured."""
+    ours = _ours({row.method for row in evaluation.methods})
+    rows = sorted((row for row in evaluation.methods if row.method == ours), key=lambda row: row.replan)
+    smallest = {row.method: row for row in sorted(evaluation.methods, key=lambda row: -row.replan)}
+    return Headline(
+        ours=rows[0] if rows else None,
+        rarely=rows[-1] if len(rows) > 1 else None,
+        references={name: smallest[name] for name in _references() if name in smallest},
+    )
 
 
-def _ours(methods: Collection[str]) -> str:
-    return DEFAULT if DEFAULT in methods else OURS[0]
+def _references() -> tuple[str, ...]:
+    return (*methods_of("floor"), *methods_of("ceiling"))
+
+
+def _ours(methods: Collection[str]) -> str | None:
+    """Which of our methods to show where there is room for one."""
+    measured = [name for name in (DEFAULT, *methods_of("ours")) if name in methods]
+    return measured[0] if measured else None
 
 
 def evaluation_figures(evaluation: Evaluation) -> dict[str, tuple[str, Any]]:
     """Name -> caption and figure."""
     title = get_task(evaluation.task).title
-    found = {f"{evaluation.task}_success": ("Success with 95 % Wilson intervals", figures.success(evaluation, title))}
-    if any(row.costs["rows"] >= 1 for row in evaluation.methods):
-        found[f"{evaluation.task}_cost"] = ("What a decision costs", figures.cost(evaluation, title))
-    return found
+    drawn = {f"{evaluation.task}_success": ("Success with 95 % Wilson intervals", figures.success(evaluation, title))}
+    if any(row.costs["transitions"] >= 1 for row in evaluation.methods):
+        drawn[f"{evaluation.task}_cost"] = ("What a decision costs", figures.cost(evaluation, title))
+    return drawn
 
 
-def film_figures(evaluation: Evaluation, films: dict[tuple[str, int, int], Film]) -> dict[str, tuple[str, Any]]:
-    """Of our films at the smallest m: strips of the first trials, and the first one's way where there is a floor plan."""
+def video_figures(evaluation: Evaluation, videos: dict[tuple[str, int, int], Video]) -> dict[str, tuple[str, Any]]:
+    """Of our videos at the smallest m: strips of the first trials, and a trajectory where there is a floor plan."""
     task = get_task(evaluation.task)
-    shown = _ours({name for name, _, _ in films})
-    replan = min((m for name, m, _ in films if name == shown), default=None)
-    ours = [(f"trial {n}", film) for (name, m, n), film in films.items() if (name, m) == (shown, replan)][:STRIPS]
+    shown = _ours({name for name, _, _ in videos})
+    replan = min((m for name, m, _ in videos if name == shown), default=None)
+    ours = [(f"trial {n}", video) for (name, m, n), video in videos.items() if (name, m) == (shown, replan)][:STRIPS]
     if not ours:
         return {}
     title = f"{task.title}, executed, m = {replan}"
@@ -144,14 +168,15 @@ def film_figures(evaluation: Evaluation, films: dict[tuple[str, int, int], Film]
         )
     }
     if task.plan_view is not None:
-        way = picture_figures.trajectory(ours[0][1], task, f"{task.title}, {ours[0][0]}")
-        drawn[f"{task.name}_trajectory"] = ("The way over the floor plan, dots where it was planned again", way)
+        path = picture_figures.trajectory(ours[0][1], task, f"{task.title}, {ours[0][0]}")
+        drawn[f"{task.name}_trajectory"] = ("The trajectory over the floor plan, dots at replans", path)
     return drawn
 
 
 def _difference(row: dict[str, Any]) -> str:
     shown = [
-        f"{100 * d['difference']:+.0f} ({100 * d['low']:+.0f} to {100 * d['high']:+.0f}), p = {d['p_value']:.2g} at m = {m}"
+        f"{100 * d['difference']:+.0f} ({100 * d['low']:+.0f} to {100 * d['high']:+.0f}), "
+        f"p = {d['p_value']:.2g} at m = {m}"
         for m, d in row["difference"].items()
     ]
     return f"{row['name']}: {', '.join(shown)}"
@@ -162,15 +187,16 @@ def other_section(folder: Path) -> tuple[str, dict[str, tuple[str, Any]], str] |
     if (folder / "ablation.json").exists():
         table = read_json(folder / "ablation.json")
         name = get_task(table["task"]).title
-        drawn = {f"{table['task']}_ablation": ("Which part does the work", figures.hold_ablation(table, name))}
+        drawn = {f"{table['task']}_ablation": ("What each part contributes", figures.hold_ablation(table, name))}
         for row in table["variants"]:
             if row["name"] in PROFILED:
                 profile = figures.arrival_profiles(row, f"{name}, {row['name']}")
                 drawn[f"{table['task']}_arrival_{row['name']}"] = (f"When plans arrive: {row['name']}", profile)
         about = (
-            f"{table['trials']} trials of manifest {table['manifest'][:12]}, world {table['world'][:12]}, {table['steps']} training steps each. "
-            f"Paired differences to {table['variants'][0]['name']} in points (95 % bootstrap interval, exact McNemar p, not corrected for "
-            f"their number): {'; '.join(_difference(row) for row in table['variants'][1:])}"
+            f"{table['trials']} trials of manifest {table['manifest'][:12]}, world {table['world'][:12]}, "
+            f"{table['steps']} training steps each. Paired differences to {table['variants'][0]['name']} in points "
+            "(95 % bootstrap interval, exact McNemar p, not corrected for multiple comparisons): "
+            + "; ".join(_difference(row) for row in table["variants"][1:])
         )
         return f"{name}: ablations", drawn, about
     if not (folder / "imagined.json").exists():
@@ -192,8 +218,8 @@ def other_section(folder: Path) -> tuple[str, dict[str, tuple[str, Any]], str] |
         about += f", {executed['trials']} trials of manifest {executed['manifest'][:12]}"
         if executed["decoder"]:
             about += (
-                f"; decoder: {executed['decoder']['ratio']:.1f} times nearer to held-out frames than the mean frame, PSNR "
-                f"{executed['decoder']['psnr']:.1f} dB, SSIM {executed['decoder']['ssim']:.4f}"
+                f"; decoder: {executed['decoder']['ratio']:.1f} times nearer to held-out frames than the mean frame, "
+                f"PSNR {executed['decoder']['psnr']:.1f} dB, SSIM {executed['decoder']['ssim']:.4f}"
             )
     if (folder / "panels.npz").exists():
         with np.load(folder / "panels.npz") as arrays:
@@ -209,18 +235,18 @@ def other_section(folder: Path) -> tuple[str, dict[str, tuple[str, Any]], str] |
                 "Where the plan ends after each correction",
                 picture_figures.decoder_refinement(panel, heading),
             )
-    return f"{title}: how it thinks", drawn, about
+    return f"{title}: diagnostics", drawn, about
 
 
 def _pictures(drawn: dict[str, tuple[str, Any]], number: int, folder: Path | None) -> list[Picture]:
-    made = []
+    pictures = []
     for name, (caption, figure) in drawn.items():
         if folder is not None:
             figures.save(figure, folder, f"{number}_{name}")
         encoded = base64.b64encode(figures.rendered(figure, "svg")).decode()
         wide = figure.get_figwidth() > figures.COLUMN_IN
-        made.append(Picture(caption, f"data:image/svg+xml;base64,{encoded}", wide))
-    return made
+        pictures.append(Picture(caption, f"data:image/svg+xml;base64,{encoded}", wide))
+    return pictures
 
 
 def check_installed() -> None:
@@ -232,38 +258,41 @@ def check_installed() -> None:
         raise ImportError("A report needs jinja2, imageio and matplotlib: pip install 'leplanner[report]'") from error
 
 
-def _films(folder: Path, evaluation: Evaluation) -> dict[tuple[str, int, int], Film]:
+def _videos(folder: Path, evaluation: Evaluation) -> dict[tuple[str, int, int], Video]:
     """By method, m and trial, in the table's order."""
-    found = {}
+    videos = {}
     for row in evaluation.methods:
         settings = (evaluation.manifest, evaluation.seed, evaluation.settings, row.weights)
         for trial in counted_trials(folder, row.trials):
-            path = film_path(folder, row.method, row.replan, trial, *settings)
+            path = video_path(folder, row.method, row.replan, trial, *settings)
             if path.exists():
-                found[row.method, row.replan, trial] = load_film(path)
-    return found
+                videos[row.method, row.replan, trial] = load_video(path)
+    return videos
 
 
-def film_table(films: dict[tuple[str, int, int], Film], evaluation: Evaluation) -> list[TrialClips]:
-    """Every trial that was filmed, with the clips of all methods beside each other, in the table's order."""
+def video_table(videos: dict[tuple[str, int, int], Video], evaluation: Evaluation) -> list[TrialClips]:
+    """Every trial that was recorded, with the clips of all methods beside each other, in the table's order."""
     unit = get_task(evaluation.task).error_unit
-    titles = {(row.method, row.replan): f"{row.title}, {row.pace}" for row in evaluation.methods}
+    titles = {(row.method, row.replan): row.label for row in evaluation.methods}
     table = []
-    for trial in sorted({trial for _, _, trial in films}):
-        shown = {(name, m): film for (name, m, n), film in films.items() if n == trial}
+    for trial in sorted({trial for _, _, trial in videos}):
+        shown = {(name, m): video for (name, m, n), video in videos.items() if n == trial}
         clips = [
-            Clip(name, titles[name, m], animation(film), data_uri(framed(film)[-1:], ".png"), verdict(film, unit))
-            for (name, m), film in shown.items()
+            Clip(
+                name, titles[name, m], animation(video), data_uri(framed(video)[-1:], ".png"), outcome_text(video, unit)
+            )
+            for (name, m), video in shown.items()
         ]
         table.append(TrialClips(trial, data_uri(next(iter(shown.values())).goal[None], ".png"), clips))
     return table
 
 
-def verdict(film: Film, unit: str) -> str:
-    reached = film.reached[1:]  # the start does not count
+def outcome_text(video: Video, unit: str) -> str:
+    reached = video.reached[1:]  # the start does not count
+    away = f"{with_unit(video.error[-1], unit)} away at the end"
     if not reached.any():
-        return f"not reached; {film.error[-1]:.2g} {unit} away at the end"
+        return f"not reached; {away}"
     first = int(np.argmax(reached)) + 1
     if reached[-HOLD_STEPS:].all():
         return f"reached at step {first}, there at the end"
-    return f"reached at step {first}, did not stay; {film.error[-1]:.2g} {unit} away at the end"
+    return f"reached at step {first}, did not stay; {away}"

@@ -1,4 +1,4 @@
-"""Figures made of frames: what was imagined beside what happened, executed episodes, and the way over the floor plan."""
+"""Figures made of frames: what was imagined beside what happened, executed episodes, and trajectories."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ..evaluation.films import Film
+from ..control.methods import BLUE, ORANGE, PURPLE, VERMILION
+from ..evaluation.videos import Video
 from ..tasks import Task
-from .figures import BLUE, COLUMN_IN, ORANGE, PURPLE, VERMILION, new_grid, styled
-from .pictures import TARGET, outlined
+from .figures import COLUMN_IN, new_grid, styled
+from .pictures import TARGET, outlined, with_unit
 
 ROWS = {"actual": "ACTUAL", "reencoded": "RE-ENCODED", "imagined": "IMAGINED"}
 SHOWN = 8  # frames of an executed episode
@@ -17,8 +18,8 @@ SHOWN = 8  # frames of an executed episode
 
 @styled
 def decoder_rollout(panel: dict[str, Any], title: str) -> Any:
-    """Blocks from left to right. Read RE-ENCODED first: what separates it from ACTUAL is the decoder's error, and only what
-    separates IMAGINED from it is the world's."""
+    """Blocks from left to right. Read RE-ENCODED first: what separates it from ACTUAL is the decoder's error, and only
+    what separates IMAGINED from it is the world's."""
     blocks = len(panel["drift"])
     figure, axes = new_grid(len(ROWS), blocks, COLUMN_IN, 0.5 + len(ROWS) * COLUMN_IN / (blocks + 0.8))
     for row, (name, label) in enumerate(ROWS.items()):
@@ -48,36 +49,37 @@ def decoder_refinement(panel: dict[str, Any], title: str) -> Any:
 
 
 @styled
-def episode_strips(films: list[tuple[str, Film]], unit: str, title: str) -> Any:
-    """A row for each filmed trial, its frames evenly spaced, then the goal; the target is outlined."""
-    figure, axes = new_grid(len(films), SHOWN + 1, 2 * COLUMN_IN, 0.5 + len(films))
-    for row, (label, film) in enumerate(films):
-        chosen = np.linspace(0, len(film.frames) - 1, SHOWN).astype(int)
-        for place, frame in zip(axes[row, :SHOWN], outlined(film.frames[chosen], film.target), strict=True):
+def episode_strips(videos: list[tuple[str, Video]], unit: str, title: str) -> Any:
+    """A row for each recorded trial, its frames evenly spaced, then the goal; the target is outlined."""
+    figure, axes = new_grid(len(videos), SHOWN + 1, 2 * COLUMN_IN, 0.5 + len(videos))
+    for row, (label, video) in enumerate(videos):
+        chosen = np.linspace(0, len(video.frames) - 1, SHOWN).astype(int)
+        for place, frame in zip(axes[row, :SHOWN], outlined(video.frames[chosen], video.target), strict=True):
             place.imshow(frame)
-        axes[row, -1].imshow(film.goal)
+        axes[row, -1].imshow(video.goal)
         axes[row, 0].set_ylabel(label, fontsize=6)
-        axes[row, -1].set_xlabel(f"{film.error[-1]:.2g} {unit} off", fontsize=6)
+        axes[row, -1].set_xlabel(f"{with_unit(video.error[-1], unit)} off", fontsize=6)
         for place, index in zip(axes[row, :SHOWN], chosen, strict=True):
-            place.set_xlabel(f"step {film.steps[index]}", fontsize=6)
+            place.set_xlabel(f"step {video.steps[index]}", fontsize=6)
     axes[0, -1].set_title("goal", fontsize=7)
     figure.suptitle(title)
     return figure
 
 
 @styled
-def trajectory(film: Film, task: Task, title: str) -> Any:
-    """The way over the floor plan: a line for each thing that is judged, dots where it was planned again, and the target."""
+def trajectory(video: Video, task: Task, title: str) -> Any:
+    """The trajectory over the floor plan: a line for each object that is scored, dots at replans, and the target."""
     assert task.plan_view is not None
     figure, axes = new_grid(1, 1, 0.75 * COLUMN_IN, 0.8 * COLUMN_IN)
-    place, size = axes[0, 0], len(film.goal)
-    place.imshow(film.frames[0])
-    place.contour(film.target, levels=[0.5], colors=["#{:02x}{:02x}{:02x}".format(*TARGET)], linewidths=1)
-    paths = task.plan_view(film.states) * size  # (T+1, P, 2)
+    place, size = axes[0, 0], len(video.goal)
+    place.imshow(video.frames[0])
+    if video.target.any():
+        place.contour(video.target, levels=[0.5], colors=["#{:02x}{:02x}{:02x}".format(*TARGET)], linewidths=1)
+    paths = task.plan_view(video.states) * size  # (T+1, P, 2)
     for number in range(paths.shape[1]):
-        colour = (VERMILION, BLUE, ORANGE, PURPLE)[number % 4]
-        place.plot(*paths[:, number].T, color=colour, lw=1.2)
-        place.plot(*paths[film.thoughts.decided, number].T, "o", ms=2.5, color=colour)
-    place.set_xlabel(f"{film.error[0]:.3g} to {film.error[-1]:.3g} {task.error_unit} away")
+        color = (VERMILION, BLUE, ORANGE, PURPLE)[number % 4]
+        place.plot(*paths[:, number].T, color=color, lw=1.2)
+        place.plot(*paths[video.trace.decided, number].T, "o", ms=2.5, color=color)
+    place.set_xlabel(f"{video.error[0]:.3g} to {with_unit(video.error[-1], task.error_unit, 3)} away")
     figure.suptitle(title)
     return figure

@@ -1,4 +1,4 @@
-"""Films and panels as pictures for people: framed, outlined, laid side by side. Everything is drawn on copies."""
+"""Videos and panels as pictures for people: framed, outlined, laid side by side. Everything is drawn on copies."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import binary_dilation, binary_erosion
 
-from ..evaluation.films import EVERY, Film
+from ..evaluation.videos import EVERY, Video
 
 BORDER_PX = 4
-REACHED, ON_ITS_WAY = (0, 122, 87), (200, 200, 200)  # dark and light: told apart without seeing colours
+REACHED, NOT_REACHED = (0, 122, 87), (200, 200, 200)  # dark and light: told apart without seeing colors
 TARGET = (204, 0, 204)
 FRAME_MS = 60 * EVERY
-PAUSE_FRAMES = 8  # at the end, before the film starts again
+PAUSE_FRAMES = 8  # at the end, before the video starts again
 
 
 def outlined(frames: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Copies (F, S, S, 3) with the target's outline drawn around it."""
+    """Copies (F, S, S, 3) with the target's outline drawn around it; without one where the task shows no target."""
     outer, inner = np.asarray(binary_dilation(target, iterations=2)), np.asarray(binary_erosion(target))
     rim = outer & np.logical_not(inner)
     drawn = frames.copy()
@@ -26,19 +26,19 @@ def outlined(frames: np.ndarray, target: np.ndarray) -> np.ndarray:
     return drawn
 
 
-def framed(film: Film) -> np.ndarray:
-    """Copies with a border: grey on the way, green while the goal is reached."""
-    frames = film.frames
+def framed(video: Video) -> np.ndarray:
+    """Copies with a border: green while the goal is reached, else gray."""
+    frames = video.frames
     side = frames.shape[1] + 2 * BORDER_PX
     drawn = np.empty((len(frames), side, side, 3), np.uint8)
-    for picture, frame, step in zip(drawn, frames, film.steps, strict=True):
-        picture[:] = REACHED if film.reached[step] else ON_ITS_WAY
+    for picture, frame, step in zip(drawn, frames, video.steps, strict=True):
+        picture[:] = REACHED if video.reached[step] else NOT_REACHED
         picture[BORDER_PX:-BORDER_PX, BORDER_PX:-BORDER_PX] = frame
     return drawn
 
 
-def animation(film: Film) -> str:
-    frames = framed(film)
+def animation(video: Video) -> str:
+    frames = framed(video)
     return data_uri(np.concatenate([frames, np.repeat(frames[-1:], PAUSE_FRAMES, axis=0)]), ".webp")
 
 
@@ -59,3 +59,8 @@ def data_uri(frames: np.ndarray, extension: str) -> str:
     image = frames if len(frames) > 1 else frames[0]
     encoded = imageio.imwrite("<bytes>", image, extension=extension, plugin="pillow", **options)
     return f"data:image/{extension[1:]};base64,{base64.b64encode(encoded).decode()}"
+
+
+def with_unit(value: float, unit: str, digits: int = 2) -> str:
+    """A task may have no unit."""
+    return f"{value:.{digits}g} {unit}".rstrip()

@@ -6,43 +6,36 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .. import baselines  # noqa: F401  (registers every method)
 from ..artifacts import read_json, read_lines
-
-TITLES = {
-    "leplanner": "LePlanner",
-    "leplanner-keep": "LePlanner-keep",
-    "gcidm": "GC-IDM",
-    "gcbc": "GCBC",
-    "gcivl": "GCIVL",
-    "gciql": "GCIQL",
-    "random": "random",
-    "nothing": "do nothing",
-    "replay": "replay of the data",
-}
-SEARCH_TITLES = {"cem": "CEM", "icem": "iCEM", "mppi": "MPPI", "gradient": "gradient"}  # shown with their budget
+from ..control.methods import GRAY, METHODS
+from ..evaluation.metrics import METRICS
 
 
 @dataclass(frozen=True)
 class MethodRow:
     method: str
     title: str
+    role: str  # as registered; empty for a method that is not
+    color: str
     replan: int
     weights: str
     trials: int
-    any_time: str  # percent with its 95 % interval
-    final: str
-    held: str
-    strict: str
+    rates: dict[str, dict[str, Any]]  # value, low and high by metric: as numbers, for figures
+    shown: dict[str, str]  # percent with its 95 % interval, by metric
     paired: list[str]  # differences to the reference
-    rows_a_plan: str
+    transitions_per_plan: str
     plan_ms: str
     encode_ms: str
-    rates: dict[str, dict[str, float]]  # value, low and high, by name: as numbers, for figures
-    costs: dict[str, float]  # rows, plan_ms
+    costs: dict[str, float]  # transitions and milliseconds of a plan: as numbers, for figures
 
     @property
     def pace(self) -> str:
         return f"m = {self.replan}" if self.replan else "every action"
+
+    @property
+    def label(self) -> str:
+        return f"{self.title}, {self.pace}"
 
 
 @dataclass(frozen=True)
@@ -54,6 +47,7 @@ class Evaluation:
     protocol: str
     manifest: str  # digest
     seed: int
+    metrics: dict[str, str]  # titles of the rate metrics that were measured, in the summary's order
     methods: list[MethodRow]
     settings: dict[str, Any]
     fingerprint: dict[str, Any]
@@ -73,10 +67,15 @@ def read_evaluation(folder: Path) -> Evaluation:
         if not (folder / name).exists():
             raise ValueError(f"{folder} has no {name}. Give a folder that `leplanner evaluate` made and finished.")
     summary, manifest = read_json(folder / "summary.json"), read_json(folder / "manifest.json")
+    if any("rates" not in method for method in summary["methods"]):
+        raise ValueError(
+            f"{folder} was evaluated by an earlier version of leplanner. Evaluate again, to another --out."
+        )
     methods = [_method_row(value, summary["reference"], summary["settings"]) for value in summary["methods"]]
     most = max(row.trials for row in methods)
     caveats = [
-        f"{row.title}, {row.pace}, ran only the first {row.trials} of the {most} trials; paired differences use the trials both ran."
+        f"{row.label}, ran only the first {row.trials} of the {most} trials; "
+        "paired differences use the trials both ran."
         for row in methods
         if row.trials < most
     ]
@@ -90,6 +89,7 @@ def read_evaluation(folder: Path) -> Evaluation:
         protocol=manifest["protocol"],
         manifest=summary["manifest"],
         seed=manifest["seed"],
+        metrics={name: metric_title(name) for method in methods for name in method.rates},
         methods=methods,
         settings=summary["settings"],
         fingerprint=summary["fingerprint"],
@@ -100,31 +100,38 @@ def read_evaluation(folder: Path) -> Evaluation:
 
 
 def _method_row(value: dict[str, Any], reference: str, settings: dict[str, Any]) -> MethodRow:
+    name = value["method"]
+    known = METHODS.get(name) if name in METHODS else None
     paired = [
         f"{100 * d['difference']:+.1f} ({100 * d['low']:+.1f} to {100 * d['high']:+.1f}), p = {d['p_value']:.2g}, "
-        f"against {_title(reference, settings)} at m = {m}"
+        f"against {method_title(reference, settings)} at m = {m}"
         for m, d in value["differences"].items()
     ]
     return MethodRow(
-        method=value["method"],
-        title=_title(value["method"], settings),
+        method=name,
+        title=method_title(name, settings),
+        role=known.role if known else "",
+        color=known.color if known else GRAY,
         replan=value["replan"],
         weights=value["weights"],
-        trials=value["any_time"]["trials"],
-        **{name: show_rate(value[name]) for name in ("any_time", "final", "held", "strict")},
+        trials=value["trials"],
+        rates=value["rates"],
+        shown={metric: show_rate(rate) for metric, rate in value["rates"].items()},
         paired=paired,
-        rows_a_plan=f"{value['rows_a_plan']:,.5g}",
+        transitions_per_plan=f"{value['transitions_per_plan']:,.5g}",
         plan_ms=f"{value['plan_ms']:.1f}",
         encode_ms=f"{value['encode_ms']:.1f}",
-        rates={name: value[name] for name in ("any_time", "held")},
-        costs={"rows": value["rows_a_plan"], "plan_ms": value["plan_ms"]},
+        costs={"transitions": value["transitions_per_plan"], "plan_ms": value["plan_ms"]},
     )
 
 
-def _title(method: str, settings: dict[str, Any]) -> str:
-    if method in SEARCH_TITLES:
-        return f"{SEARCH_TITLES[method]} {settings['search'].split(',')[0]}"
-    return TITLES.get(method, method)
+def method_title(name: str, settings: dict[str, Any]) -> str:
+    """As registered, a search with the budget in an evaluation's settings; the name itself for an unknown method."""
+    return METHODS.get(name).title_with(settings["search"]) if name in METHODS else name
+
+
+def metric_title(name: str) -> str:
+    return METRICS.get(name).title if name in METRICS else name
 
 
 def show_rate(rate: dict[str, Any]) -> str:

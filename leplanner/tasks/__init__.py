@@ -1,15 +1,28 @@
-"""The four tasks, by name."""
+"""Tasks by name: the four of the paper, and whatever other packages register."""
 
+from __future__ import annotations
+
+from ..core.registry import Registry, load_plugin
 from . import cube, pusht, reacher, tworoom
-from .spec import Behaviour, Simulator, Task
+from .spec import Behavior, Simulator, Task
 
-TASKS: dict[str, Task] = {module.TASK.name: module.TASK for module in (tworoom, pusht, reacher, cube)}
+TASKS: Registry[Task] = Registry("task", "leplanner.tasks")
+for module in (tworoom, pusht, reacher, cube):
+    TASKS.register(module.TASK)
+
+
+def register_task(task: Task) -> Task:
+    """Make a task known by its name, to every verb and function of this process."""
+    return TASKS.register(task)
 
 
 def get_task(name: str) -> Task:
-    if name not in TASKS:
-        raise ValueError(f"Unknown task {name!r}. Known tasks: {', '.join(TASKS)}.")
-    return TASKS[name]
+    return TASKS.get(name)
 
 
-__all__ = ["TASKS", "Behaviour", "Simulator", "Task", "get_task"]
+def find_task(text: str) -> Task:
+    """What a user typed: a registered name, or `package.module:TASK`, which is imported and registered."""
+    return register_task(load_plugin(text)) if ":" in text else get_task(text)
+
+
+__all__ = ["TASKS", "Behavior", "Simulator", "Task", "find_task", "get_task", "register_task"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from .spec import Array, Simulator, Task, held
+from ..core.config import changed
+from .spec import LIGHT, NATIVE, Array, Simulator, Task, held
 
 SUCCESS_M = 0.04
 BLOCK, TURN = slice(14, 17), [18, 19, 20, 17]  # the cube's position, and its quaternion in SciPy's order (x, y, z, w)
@@ -150,15 +153,52 @@ def away(state: Array, number: int) -> Array:
     return moved
 
 
+def simulator(visuals: Mapping[str, Any]) -> Simulator:
+    from .swm_cube import CubeSimulator
+    from .swm_mujoco import with_rendering
+
+    return with_rendering(lambda: CubeSimulator(visuals))
+
+
+def _compact(preset: Any) -> Any:
+    return replace(
+        preset,
+        collect=replace(preset.collect, size=96),  # the cube is small: more pixels
+        world=changed(preset.world, steps=2000),
+        finetune=changed(preset.finetune, steps=5000, batch=256, learning_rate=2e-3, horizon="0:1,0.3:2,0.6:5"),
+        planner=replace(preset.planner, width=256, heads=8),
+        training=changed(preset.training, steps=5500),
+    )
+
+
+def _best(preset: Any) -> Any:
+    """Few frames of a hard world: plans must stay near what the data did."""
+    training = changed(
+        preset.training,
+        curriculum="0:2,0.1:3,0.25:5",
+        tracking_weight=0.3,
+        perturb_prob=0.25,
+        far_goal_prob=0.3,
+        support_weight=0.3,
+        learning_rate=1e-3,
+        optimizer="muon",
+        precision="auto",
+    )
+    return replace(
+        preset,
+        world=changed(preset.world, grounding=1.0),
+        finetune=changed(preset.finetune, optimizer="muon"),
+        training=training,
+    )
+
+
 TASK = Task(
     name="cube",
     title="Cube",
     env_id="swm/OGBCube-v0",
-    # the target's ghost is not drawn: a planner must read its goal from the goal image
-    env_options={"env_type": "single", "mode": "data_collection", "visualize_info": False},
     action_dim=5,
     state_dim=41,
-    state_columns=("qpos", "qvel"),
+    state_columns=(("qpos", "qvel"),),
     error_unit="m",
     error=error,
     success=success,
@@ -169,6 +209,11 @@ TASK = Task(
     ),
     probe_unit="m; closed: share; sines and cosines unitless",
     probe=probe,
-    behaviour=RestlessOracle,
+    behavior=RestlessOracle,
     away=away,
+    simulator=simulator,
+    visuals=LIGHT,
+    native_visuals=NATIVE,
+    scales={"compact": _compact},
+    recipes={"best": _best},
 )

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from .spec import Array, Simulator, SmoothNoise, Task, farthest_corner, held, wrapped
+from ..core.config import changed
+from .spec import LIGHT, NATIVE, Array, Simulator, SmoothNoise, Task, farthest_corner, held, wrapped
 
 ACTION_PX = 100.0  # a unit action asks for a point this far from the agent
 SUCCESS_PX, SUCCESS_RAD = 20.0, np.pi / 9
-BLOCK_CENTRE = np.array([0.0, 45.0])  # centre of mass in the block's own frame
-CLEAR_PX = 105.0  # at this distance from the block's centre the agent passes it freely
+BLOCK_CENTER = np.array([0.0, 45.0])  # center of mass in the block's own frame
+CLEAR_PX = 105.0  # at this distance from the block's center the agent passes it freely
 BEHIND_PX = 95.0  # a push starts this far behind it
 TABLE_PX = (25.0, 487.0)
 MIDDLE_PX = np.array([256.0, 256.0])
@@ -42,9 +45,9 @@ def probe(state: Array) -> Array:
     return np.concatenate([state[..., :4], np.sin(angle), np.cos(angle)], axis=-1)
 
 
-def block_centre(state: Array) -> Array:
+def block_center(state: Array) -> Array:
     sine, cosine = np.sin(state[4]), np.cos(state[4])
-    return state[2:4] + np.array([[cosine, -sine], [sine, cosine]]) @ BLOCK_CENTRE
+    return state[2:4] + np.array([[cosine, -sine], [sine, cosine]]) @ BLOCK_CENTER
 
 
 def random_state(rng: np.random.Generator) -> Array:
@@ -52,15 +55,15 @@ def random_state(rng: np.random.Generator) -> Array:
         state = np.concatenate(
             [rng.uniform(50, 462, 2), rng.uniform(110, 402, 2), [rng.uniform(0, 2 * np.pi)], [0.0, 0.0]]
         )
-        centre = block_centre(state)
-        if np.linalg.norm(state[:2] - centre) > CLEAR_PX and np.all((centre > 90) & (centre < 422)):
+        center = block_center(state)
+        if np.linalg.norm(state[:2] - center) > CLEAR_PX and np.all((center > 90) & (center < 422)):
             return state
 
 
 class Pusher:
     """Picks a side of the block, walks round to it, pushes through, pauses now and then, and picks again.
 
-    Pushes aim off-centre, so the block turns as well as slides; they lead back to the middle when the
+    Pushes aim off-center, so the block turns as well as slides; they lead back to the middle when the
     block nears an edge, and start from the agent's own side more often than not, as people do. Some are mere nudges, and in
     half of its pauses the agent fidgets where it is, mostly beside the block: a world that saw steady pushes alone imagines
     that the block obeys any twitch of the disc. Speed, noise and restfulness differ from episode to episode.
@@ -79,8 +82,8 @@ class Pusher:
 
     def _choose_push(self) -> None:
         state = self.sim.state()
-        centre = block_centre(state)
-        inward, ahead = MIDDLE_PX - centre, centre - state[:2]
+        center = block_center(state)
+        inward, ahead = MIDDLE_PX - center, center - state[:2]
         near_edge = np.clip((np.linalg.norm(inward) - 40.0) / 160.0, 0.0, 1.0)
         if self.rng.random() < near_edge:
             heading = np.arctan2(inward[1], inward[0]) + self.rng.normal(0.0, 0.6)
@@ -100,20 +103,20 @@ class Pusher:
         if self.pausing > 0:
             self.pausing -= 1
             return np.clip(self.fidget_px * self.noise.draw() / ACTION_PX, -1.0, 1.0)
-        agent, centre = state[:2], block_centre(state)
+        agent, center = state[:2], block_center(state)
         if not self.pushing:
             across = np.array([-self.heading[1], self.heading[0]])
-            behind = np.clip(centre - self.heading * BEHIND_PX + across * self.aside_px, *TABLE_PX)
+            behind = np.clip(center - self.heading * BEHIND_PX + across * self.aside_px, *TABLE_PX)
             self.pushing = bool(np.linalg.norm(behind - agent) < 15.0)
             self.patience -= 1
         if self.pushing:
             move = self.heading * self.push_px
             self.push_left_px -= self.push_px
         else:
-            move = walk(agent, centre, behind, self.walk_px)
+            move = walk(agent, center, behind, self.walk_px)
         ahead = agent + move
         off_table = bool(np.any((ahead < TABLE_PX[0]) | (ahead > TABLE_PX[1])))
-        block_at_edge = bool(np.any(np.abs(centre + 40.0 * self.heading - MIDDLE_PX) > 200.0))
+        block_at_edge = bool(np.any(np.abs(center + 40.0 * self.heading - MIDDLE_PX) > 200.0))
         if (self.pushing and (self.push_left_px <= 0 or off_table or block_at_edge)) or self.patience <= 0:
             if self.rng.random() < self.pause_share:
                 self.pausing = int(self.rng.integers(3, 16))
@@ -123,17 +126,17 @@ class Pusher:
         return np.clip(move / ACTION_PX, -1.0, 1.0)
 
 
-def walk(agent: Array, centre: Array, goal: Array, stride_px: float) -> Array:
+def walk(agent: Array, center: Array, goal: Array, stride_px: float) -> Array:
     """Straight to the goal when the block is not in the way, else round it on a circle."""
     way = goal - agent
     distance = float(np.linalg.norm(way))
-    along = np.clip(np.dot(centre - agent, way) / max(distance**2, 1e-9), 0.0, 1.0)
-    nearest = np.linalg.norm(agent + along * way - centre)
+    along = np.clip(np.dot(center - agent, way) / max(distance**2, 1e-9), 0.0, 1.0)
+    nearest = np.linalg.norm(agent + along * way - center)
     if nearest < CLEAR_PX - 15.0 and 0.0 < along < 1.0:
-        out = agent - centre
-        turn = wrapped(np.arctan2(*(goal - centre)[::-1]) - np.arctan2(*out[::-1]))
+        out = agent - center
+        turn = wrapped(np.arctan2(*(goal - center)[::-1]) - np.arctan2(*out[::-1]))
         angle = np.arctan2(out[1], out[0]) + np.sign(turn) * stride_px / CLEAR_PX
-        way = centre + CLEAR_PX * np.array([np.cos(angle), np.sin(angle)]) - agent
+        way = center + CLEAR_PX * np.array([np.cos(angle), np.sin(angle)]) - agent
         distance = float(np.linalg.norm(way))
     return way * min(1.0, stride_px / max(distance, 1e-9))
 
@@ -159,19 +162,19 @@ class Corrector:
 
     def _places(self) -> tuple[Array, Array]:
         state = self.sim.state()
-        return state[:2].copy(), block_centre(state)
+        return state[:2].copy(), block_center(state)
 
     def _correct(self) -> Iterator[Array]:
         while True:
-            home, centre = self._places()
-            inward, back = MIDDLE_PX - centre, home - centre
+            home, center = self._places()
+            inward, back = MIDDLE_PX - center, home - center
             if self.rng.random() < np.clip((np.linalg.norm(inward) - 60.0) / 120.0, 0.0, 1.0):
                 angle = np.arctan2(inward[1], inward[0]) + self.rng.normal(0.0, 0.6)
             else:
                 angle = np.arctan2(back[1], back[0]) + self.rng.normal(0.0, 0.9)
             heading = np.array([np.cos(angle), np.sin(angle)])
             beside = self.rng.uniform(-45.0, 45.0) * np.array([-heading[1], heading[0]])
-            yield from self._go(np.clip(centre - BEHIND_PX * heading + beside, *TABLE_PX))
+            yield from self._go(np.clip(center - BEHIND_PX * heading + beside, *TABLE_PX))
             for _ in range(int(self.rng.uniform(110.0, 220.0) / self.push_px)):
                 yield self.push_px * heading
             if self.rng.random() < 0.8:
@@ -181,10 +184,10 @@ class Corrector:
 
     def _go(self, place: Array, patience: int = 22) -> Iterator[Array]:
         for _ in range(patience):
-            agent, centre = self._places()
+            agent, center = self._places()
             if np.linalg.norm(place - agent) < 15.0:
                 return
-            yield walk(agent, centre, place, self.walk_px)
+            yield walk(agent, center, place, self.walk_px)
 
 
 def away(state: Array, number: int) -> Array:
@@ -194,14 +197,52 @@ def away(state: Array, number: int) -> Array:
     return moved
 
 
+def simulator(visuals: Mapping[str, Any]) -> Simulator:
+    from .swm_pusht import PushTSimulator
+
+    return PushTSimulator(visuals)
+
+
+def _compact(preset: Any) -> Any:
+    return replace(
+        preset,
+        collect=replace(preset.collect, episodes=12_000),  # contact is learned from many pushes
+        finetune=changed(preset.finetune, steps=5000, batch=256, learning_rate=2e-3, horizon="0:1,0.3:2,0.6:5"),
+        planner=replace(preset.planner, width=256, heads=8),
+        training=changed(preset.training, steps=4500),
+        decoder=changed(preset.decoder, steps=14_000),  # two shapes, and one of them turns
+    )
+
+
+def _best(preset: Any) -> Any:
+    """Contact: far goals come early, guided by the reference trajectory. In bf16 where that is faster: distances are hundredths
+    here, not thousandths."""
+    training = changed(
+        preset.training,
+        curriculum="0:2,0.1:3,0.25:5",
+        tracking_weight=0.3,
+        perturb_prob=0.25,
+        far_goal_prob=0.4,
+        learning_rate=1e-3,
+        optimizer="muon",
+        precision="auto",
+    )
+    on_policy = replace(preset.on_policy, rounds=1, episodes=9000, finetune_steps=3000, steps=4500)
+    return replace(
+        preset,
+        world=changed(preset.world, grounding=1.0),
+        finetune=changed(preset.finetune, optimizer="muon"),
+        training=training,
+        on_policy=on_policy,  # 5,400 episodes by the planner, the rest show corrections
+    )
+
+
 TASK = Task(
     name="pusht",
     title="PushT",
     env_id="swm/PushT-v1",
-    env_options={},
     action_dim=2,
     state_dim=7,
-    state_columns=("state",),
     error_unit="px",
     error=position_error,
     success=success,
@@ -209,8 +250,13 @@ TASK = Task(
     probe_names=("agent_x", "agent_y", "block_x", "block_y", "sin_angle", "cos_angle"),
     probe_unit="px of 512, unitless for sine and cosine",
     probe=probe,
-    behaviour=Pusher,
-    correcting=Corrector,
+    behavior=Pusher,
+    correction=Corrector,
     away=away,
     plan_view=lambda states: np.stack([states[:, :2], states[:, 2:4]], axis=1) / 512.0,
+    simulator=simulator,
+    visuals=LIGHT,
+    native_visuals=NATIVE,
+    scales={"compact": _compact},
+    recipes={"best": _best},
 )

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
-from .spec import Array, Simulator, SmoothNoise, Task, held, wrapped
+from ..core.config import changed
+from .spec import LIGHT, NATIVE, Array, Simulator, SmoothNoise, Task, held, wrapped
 
 SUCCESS_RAD = 0.05
 LINK_M = 0.12
@@ -25,7 +30,7 @@ def success(state: Array, goal: Array) -> Array:
 
 
 def fingertip(state: Array) -> Array:
-    """Where the finger's centre is, in metres: two links of 12 cm."""
+    """Where the finger's center is, in meters: two links of 12 cm."""
     shoulder, both = state[..., 0], state[..., 0] + state[..., 1]
     return LINK_M * np.stack([np.cos(shoulder) + np.cos(both), np.sin(shoulder) + np.sin(both)], axis=-1)
 
@@ -81,14 +86,30 @@ def away(state: Array, number: int) -> Array:
     return state + np.pi / (1 + number) * np.eye(len(state))[0]  # the whole arm, turned at its shoulder
 
 
+def simulator(visuals: Mapping[str, Any]) -> Simulator:
+    from .swm_mujoco import with_rendering
+    from .swm_reacher import ReacherSimulator
+
+    return with_rendering(lambda: ReacherSimulator(visuals))
+
+
+def _compact(preset: Any) -> Any:
+    collect = replace(preset.collect, episodes=2600)
+    return replace(preset, collect=collect, training=changed(preset.training, steps=4000))
+
+
+def _best(preset: Any) -> Any:
+    training = changed(preset.training, learning_rate=1e-3, optimizer="muon")
+    return replace(preset, world=changed(preset.world, grounding=1.0), training=training)
+
+
 TASK = Task(
     name="reacher",
     title="Reacher",
     env_id="swm/ReacherDMControl-v0",
-    env_options={"task": "qpos_match"},
     action_dim=2,
     state_dim=4,
-    state_columns=("qpos", "qvel"),
+    state_columns=(("qpos", "qvel"),),
     error_unit="rad",
     error=error,
     success=success,
@@ -96,6 +117,11 @@ TASK = Task(
     probe_names=("sin_shoulder", "sin_wrist", "cos_shoulder", "cos_wrist"),
     probe_unit="unitless",
     probe=probe,
-    behaviour=ReachAndSway,
+    behavior=ReachAndSway,
     away=away,
+    simulator=simulator,
+    visuals=LIGHT,
+    native_visuals=NATIVE,
+    scales={"compact": _compact},
+    recipes={"best": _best},
 )

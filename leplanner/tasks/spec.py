@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -22,8 +22,6 @@ class Simulator(Protocol):
 
     def set_state(self, state: Array) -> None: ...
 
-    def set_goal(self, goal_state: Array) -> None: ...
-
     def step(self, action: Array) -> None:
         """Apply one raw environment action."""
         ...
@@ -35,40 +33,96 @@ class Simulator(Protocol):
     def close(self) -> None: ...
 
 
-class Behaviour(Protocol):
+class Behavior(Protocol):
     """A policy that collects data; it may read the simulator's state, or look at the last frame that was kept."""
 
     def act(self, frame: Array | None = None) -> Array: ...
 
 
+Adjust = Callable[[Any], Any]  # a preset in, the preset as this task wants it out
+LIGHT = {"shadows": False, "antialias": 0, "supersample": 2, "merge_m": 0.004}  # for small frames drawn on a CPU
+NATIVE = {"shadows": True, "antialias": 4, "supersample": 1, "merge_m": 0.0}  # as the released datasets were drawn
+
+
+def distance(state: Array, goal: Array) -> Array:
+    return np.linalg.norm(state - goal, axis=-1)
+
+
+def whole_state(state: Array) -> Array:
+    return state
+
+
 @dataclass(frozen=True)
 class Task:
+    """All that the package knows about a task. What has a default may be left out."""
+
     name: str
-    title: str
-    env_id: str
-    env_options: dict[str, Any] = field(repr=False)
     action_dim: int
     state_dim: int
-    state_columns: tuple[str, ...]  # columns of released datasets that concatenate to `state`
-    error_unit: str
-    error: Callable[[Array, Array], Array]  # (..., S), (..., S) -> (...,) in `error_unit`
+    simulator: Callable[[Mapping[str, Any]], Simulator]  # (visuals) -> a live environment
+    behavior: Callable[[Simulator, np.random.Generator], Behavior]  # who collects the data
     success: Callable[[Array, Array], Array]  # (..., S), (..., S) -> (...,) bool
-    strict: Callable[[Array, Array], bool]  # (T+1, S) the start, which does not count, and what follows; (S,) goal
-    probe_names: tuple[str, ...]
-    probe_unit: str
-    probe: Callable[[Array], Array]  # (..., S) -> (..., len(probe_names)); what a frame shows of the state
-    behaviour: Callable[[Simulator, np.random.Generator], Behaviour]
-    away: Callable[[Array, int], Array]  # a goal state with all that is judged put elsewhere; two places, 0 and 1
-    # how a missed goal is corrected, shown in a share of practice
-    correcting: Callable[[Simulator, np.random.Generator], Behaviour] | None = None
+    title: str = ""
+    env_id: str = ""  # the environment's public name
+    error: Callable[[Array, Array], Array] = distance  # (..., S), (..., S) -> (...,) in `error_unit`
+    error_unit: str = ""
+    strict: Callable[[Array, Array], bool] | None = (
+        None  # (T+1, S) the start, which does not count, and what follows; (S,) goal
+    )
+    state_columns: tuple[tuple[str, ...], ...] = ()  # layouts of released datasets, each concatenating to `state`
+    probe: Callable[[Array], Array] = whole_state  # (..., S) -> (..., P); what a frame shows of the state
+    probe_names: tuple[str, ...] = ()
+    probe_unit: str = ""
+    action_low: float | tuple[float, ...] = -1.0  # one number for all dimensions, or one for each
+    action_high: float | tuple[float, ...] = 1.0
+    visuals: Mapping[str, Any] = field(default_factory=dict)  # how frames are drawn, passed to `simulator`
+    native_visuals: Mapping[str, Any] = field(default_factory=dict)  # as released datasets were drawn
+    correction: Callable[[Simulator, np.random.Generator], Behavior] | None = (
+        None  # shows how a missed goal is corrected
+    )
+    away: Callable[[Array, int], Array] | None = (
+        None  # a goal state with all that is scored put elsewhere; two places, 0 and 1
+    )
     plan_view: Callable[[Array], Array] | None = None  # (T, S) -> (T, P, 2): where things are, as shares of the frame
-    action_low: float = -1.0
-    action_high: float = 1.0
+    # what this task changes in a scale, in a recipe, and in a family's network at a scale, by their names
+    scales: Mapping[str, Adjust] = field(default_factory=dict, repr=False)
+    recipes: Mapping[str, Adjust] = field(default_factory=dict, repr=False)
+    networks: Mapping[tuple[str, str], Adjust] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        defaults = {"title": self.name, "probe_names": tuple(f"state_{i}" for i in range(self.state_dim))}
+        for name, value in defaults.items():
+            if not getattr(self, name):
+                object.__setattr__(self, name, value)
+        for name in ("action_low", "action_high"):
+            if len(_per_dimension(getattr(self, name), self.action_dim)) != self.action_dim:
+                raise ValueError(
+                    f"{self.name}: {name} needs one number, or {self.action_dim}; got {getattr(self, name)}."
+                )
+
+    @property
+    def low(self) -> tuple[float, ...]:
+        return _per_dimension(self.action_low, self.action_dim)
+
+    @property
+    def high(self) -> tuple[float, ...]:
+        return _per_dimension(self.action_high, self.action_dim)
+
+    def simulate(self, recorded: Mapping[str, Any] | None = None) -> Simulator:
+        """A live environment that draws by default as `collect` does; `recorded`: as a dataset or a world recorded it.
+        Released ones record nothing and saw native visuals."""
+        if recorded is None:
+            return self.simulator(self.visuals)
+        return self.simulator(recorded or self.native_visuals)
 
 
-def held(verdicts: Array, steps: int) -> bool:
-    """Whether any `steps` neighbouring verdicts are all true."""
-    return any(verdicts[i : i + steps].all() for i in range(len(verdicts) - steps + 1))
+def _per_dimension(value: float | tuple[float, ...], size: int) -> tuple[float, ...]:
+    return tuple(float(v) for v in value) if isinstance(value, tuple) else (float(value),) * size
+
+
+def held(outcomes: Array, steps: int) -> bool:
+    """Whether any `steps` neighboring outcomes are all true."""
+    return any(outcomes[i : i + steps].all() for i in range(len(outcomes) - steps + 1))
 
 
 def farthest_corner(place: Array, low: float, high: float, number: int) -> Array:
@@ -83,7 +137,7 @@ def wrapped(angle: Array) -> Array:
 
 
 class SmoothNoise:
-    """First-order autoregressive noise of unit variance: neighbouring actions err alike, as real ones do."""
+    """First-order autoregressive noise of unit variance: neighboring actions err alike, as real ones do."""
 
     def __init__(self, rng: np.random.Generator, dim: int, memory: float):
         self.rng, self.memory = rng, memory

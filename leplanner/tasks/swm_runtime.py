@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from types import ModuleType
+from typing import Any
 
 import torch
 
@@ -64,3 +65,13 @@ def make_env(env_id: str, **options: object):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return gymnasium.make(env_id, disable_env_checker=True, **options).unwrapped
+
+
+def shrink(frame: Any, size: int) -> Any:
+    """A square frame at another size, by averaging."""
+    import cv2
+    import numpy as np
+
+    if frame.shape[0] == size:
+        return np.ascontiguousarray(frame)
+    return cv2.resize(frame, (size, size), interpolation=cv2.INTER_AREA)

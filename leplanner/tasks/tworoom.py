@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
-from .spec import Array, Simulator, SmoothNoise, Task, farthest_corner
+from ..core.config import changed
+from .spec import LIGHT, NATIVE, Array, Simulator, SmoothNoise, Task, farthest_corner
 
 WALL_X, DOOR_Y = 112.0, 49.0
 SPEED_PX = 5.0  # how far a unit action moves the dot
-FREE_PX = (22.0, 202.0)  # where the dot's centre can be, walls and radius taken off
+FREE_PX = (22.0, 202.0)  # where the dot's center can be, walls and radius taken off
 WALL_HALF_PX = 13.0
 DOOR_HALF_PX = 14.0
 SUCCESS_PX, STRICT_PX = 16.0, 8.0
@@ -79,14 +84,37 @@ def away(state: Array, number: int) -> Array:
     return farthest_corner(state, *FREE_PX, number)
 
 
+def simulator(visuals: Mapping[str, Any]) -> Simulator:
+    from .swm_tworoom import TwoRoomSimulator
+
+    return TwoRoomSimulator(visuals)
+
+
+def _compact(preset: Any) -> Any:
+    return replace(preset, world=changed(preset.world, steps=3200), training=changed(preset.training, steps=4500))
+
+
+def _paper(preset: Any) -> Any:
+    return replace(preset, training=changed(preset.training, batch=32, learning_rate=1e-4))
+
+
+def _best(preset: Any) -> Any:
+    training = changed(preset.training, tracking_weight=0.1, perturb_prob=0.25, far_goal_prob=0.4)
+    return replace(preset, training=training)
+
+
+def _one_dot(network: Any) -> Any:
+    """One dot on a floor plan: no convolution beyond the two that shrink the frame."""
+    return changed(network, extra_convolutions=0)
+
+
 TASK = Task(
     name="tworoom",
     title="TwoRoom",
     env_id="swm/TwoRoom-v1",
-    env_options={},
     action_dim=2,
     state_dim=2,
-    state_columns=("state",),
+    state_columns=(("proprio",),),
     error_unit="px",
     error=error,
     success=success,
@@ -94,7 +122,13 @@ TASK = Task(
     probe_names=("agent_x", "agent_y"),
     probe_unit="px of 224",
     probe=lambda state: state[..., :2],
-    behaviour=ThroughTheDoor,
+    behavior=ThroughTheDoor,
     away=away,
     plan_view=lambda states: states[:, None, :2] / 224.0,
+    simulator=simulator,
+    visuals=LIGHT,
+    native_visuals=NATIVE,
+    scales={"compact": _compact, "paper": _paper},
+    recipes={"best": _best},
+    networks={("lewm", "compact"): _one_dot},
 )

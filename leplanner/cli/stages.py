@@ -1,0 +1,268 @@
+"""The verbs that run one stage each: collect, cache, density, train, baselines, decoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from rich.table import Table
+from tyro.conf import OmitArgPrefixes
+
+from ..artifacts import read_json
+from ..baselines.learned import BaselineTrainConfig
+from ..data.collect import CollectConfig
+from ..density.train import DensityTrainConfig
+from ..diagnostics.decoder import DecoderTrainConfig
+from ..pipeline import stages
+from ..planner.model import PlannerConfig
+from ..planner.planner import load_bundle
+from ..planner.train import PlannerTrainConfig
+from .options import Choice, Comma, Compute, MaybeBundle, MaybePath, Workers
+from .progress import bar, console
+
+Flat = OmitArgPrefixes
+
+
+def show_result(made: Any) -> None:
+    console.print(str(made), soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class Collect:
+    """Collect a dataset with the task's behavior policy, or with a planner.
+
+    Writes stable-worldmodel's HDF5 layout, on all cores; resumable. With --policy a planner acts instead, from rows of
+    training episodes towards later ones, and its episodes are added to a copy of the data: what plans really did, to finetune the
+    world on and to train the planner on. PushT also adds episodes that show how a missed goal is corrected.
+
+    Example: leplanner collect pusht --episodes 100 --out runs/pusht/data.h5
+
+    Example: leplanner collect pusht --policy runs/pusht/planner --episodes 4000
+    """
+
+    choice: Annotated[Choice, Flat]
+    config: Annotated[CollectConfig, Flat]
+    on: Annotated[Workers, Flat]
+    policy: MaybeBundle = None
+    """a bundle that acts instead of the behavior policy: a shipped task's name, a folder or a Hugging Face id"""
+    data: MaybePath = None
+    """with --policy, the dataset to start from and to add to (default: runs/TASK/data.h5)"""
+    out: MaybePath = None
+    """the file to make (default: runs/TASK/data.h5, and runs/TASK/on_policy.h5 with --policy)"""
+
+    @staticmethod
+    def default(choice: Choice, words: list[str]) -> Collect:
+        preset = choice.preset
+        return Collect(choice, preset.on_policy_collect if "--policy" in words else preset.collect, Workers())
+
+    def run(self) -> None:
+        paths = self.choice.paths
+        out = self.out or (paths.on_policy_data if self.policy else paths.data)
+        onto = (self.data or paths.data) if self.policy else None
+        executor = self.on.executor
+        show_result(stages.collect_data(self.choice.spec, self.config, out, self.policy, onto, executor, bar))
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Encode every frame of a dataset to an fp16 latent cache; resumable.
+
+    Example: leplanner cache tworoom
+    """
+
+    choice: Annotated[Choice, Flat]
+    on: Annotated[Compute, Flat]
+    world: MaybePath = None
+    """world folder (default: runs/TASK/finetuned, else runs/TASK/world)"""
+    bundle: MaybeBundle = None
+    """instead of --world, the world of a shipped task's name, a bundle folder or a Hugging Face id"""
+    data: MaybePath = None
+    """dataset (default: runs/TASK/data.h5)"""
+    out: MaybePath = None
+    """cache folder (default: runs/TASK/latents)"""
+    known: MaybePath = None
+    """a cache of data with which these begin, such as those before on-policy episodes: only what is new is encoded"""
+    batch: int = 256
+    """frames encoded at once"""
+
+    @staticmethod
+    def default(choice: Choice, words: list[str]) -> Cache:
+        return Cache(choice, Compute())
+
+    def run(self) -> None:
+        task, paths = self.choice.spec, self.choice.paths
+        world = stages.world_of(task, self.world or paths.latest_world, self.bundle)
+        data, out = self.data or paths.data, self.out or paths.latents
+        show_result(stages.cache_latents(task, world, data, out, self.known, self.batch, self.on.runtime, bar))
+
+
+@dataclass(frozen=True)
+class Density:
+    """Fit how probable an action block is under the data, given what was seen; resumable.
+
+    A planner is trained to stay among the blocks that this density supports: those that score below the 95th percentile
+    of held-out real blocks.
+
+    Example: leplanner density tworoom
+    """
+
+    choice: Annotated[Choice, Flat]
+    config: Annotated[DensityTrainConfig, Flat]
+    on: Annotated[Compute, Flat]
+    world: MaybePath = None
+    """world folder (default: runs/TASK/finetuned, else runs/TASK/world)"""
+    latents: MaybePath = None
+    """latent cache (default: runs/TASK/latents)"""
+    out: MaybePath = None
+    """folder to make (default: runs/TASK/density)"""
+
+    @staticmethod
+    def default(choice: Choice, words: list[str]) -> Density:
+        return Density(choice, choice.preset.density, Compute())
+
+    def run(self) -> None:
+        paths = self.choice.paths
+        world, latents = self.world or paths.latest_world, self.latents or paths.latents
+        out = self.out or paths.density
+        show_result(stages.fit_density(self.choice.spec, world, latents, self.config, out, self.on.runtime, bar))
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a planner on a latent cache through the frozen world; resumable.
+
+    Needs a world, its latent cache and a density (`leplanner world train`, `cache`, `density`). Makes a bundle: a folder
+    that `lp.load` reads, with the weights whose held-out arrival distance was best. With --init, tasks that train on policy (PushT)
+    get goals at all distances at once, and recovery problems.
+
+    Example: leplanner train tworoom
+    """
+
+    choice: Annotated[Choice, Flat]
+    config: Annotated[PlannerTrainConfig, Flat]
+    shape: Annotated[PlannerConfig, Flat]
+    on: Annotated[Compute, Flat]
+    world: MaybePath = None
+    """world folder (default: runs/TASK/finetuned, else runs/TASK/world)"""
+    latents: MaybePath = None
+    """latent cache (default: runs/TASK/latents)"""
+    density: MaybePath = None
+    """behavior density (default: runs/TASK/density)"""
+    init: MaybePath = None
+    """a bundle whose planner to begin with, e.g. on on-policy data; its world must have the same encoder"""
+    out: MaybePath = None
+    """bundle folder to make (default: runs/TASK/planner)"""
+
+    @staticmethod
+    def default(choice: Choice, words: list[str]) -> Train:
+        preset = choice.preset
+        training = preset.on_policy_training if "--init" in words else preset.training
+        return Train(choice, training, preset.planner, Compute())
+
+    def run(self) -> None:
+        task, paths = self.choice.spec, self.choice.paths
+        out = self.out or paths.planner
+        made = stages.make_planner(
+            task,
+            self.world or paths.latest_world,
+            self.latents or paths.latents,
+            self.density or paths.density,
+            self.shape,
+            self.config,
+            out,
+            self.on.runtime,
+            self.init,
+            bar,
+        )
+        console.print(_profiles(read_json(out / "config.json")["training"]["metrics"], task.name))
+        show_result(made)
+
+
+def _profiles(metrics: dict[str, Any], task: str) -> Table:
+    """Mean held-out distance of the final plan after each block, by how far away the goal was."""
+    start, profile = metrics["held_out_start"], metrics["held_out_profile"]
+    by_k = ", ".join(f"{distance / start:.2%}" for distance in metrics["held_out_arrival"])
+    title = f"{task}: held-out distance after each block, in % of the start's {start:.3f} (step {metrics['step']})"
+    table = Table(title=f"{title}\narrival by k: {by_k}")
+    table.add_column("goal at q")
+    for block in range(len(profile)):
+        table.add_column(f"block {block + 1}", justify="right")
+    for q, (row, best) in enumerate(zip(profile, metrics["held_out_profile_minimum"], strict=True), start=1):
+        if row is None:  # no held-out goal lies so far away
+            continue
+        cells = [f"{100 * distance / start:.2f}" for distance in row]
+        cells[best - 1] = f"[bold]{cells[best - 1]}[/bold]"
+        table.add_row(str(q), *cells)
+    return table
+
+
+@dataclass(frozen=True)
+class Baselines:
+    """Train the learned baselines on the same latent cache; resumable.
+
+    gcidm: inverse dynamics given the goal and the time that remains. gcbc: behavior cloning. gcivl, gciql: offline
+    reinforcement learning.
+
+    Example: leplanner baselines tworoom --methods gcidm,gcbc
+    """
+
+    choice: Annotated[Choice, Flat]
+    config: Annotated[BaselineTrainConfig, Flat]
+    on: Annotated[Compute, Flat]
+    methods: Comma = "gcidm,gcbc,gcivl,gciql"
+    """names, separated by commas"""
+    world: MaybePath = None
+    """world folder (default: runs/TASK/finetuned, else runs/TASK/world)"""
+    bundle: MaybeBundle = None
+    """instead of --world, the world of a shipped task's name, a bundle folder or a Hugging Face id"""
+    latents: MaybePath = None
+    """latent cache (default: runs/TASK/latents)"""
+    out: MaybePath = None
+    """folder for one folder a method (default: runs/TASK/baselines)"""
+
+    @staticmethod
+    def default(choice: Choice, words: list[str]) -> Baselines:
+        return Baselines(choice, choice.preset.baselines, Compute())
+
+    def run(self) -> None:
+        task, paths = self.choice.spec, self.choice.paths
+        world = stages.world_of(task, self.world or paths.latest_world, self.bundle)
+        latents, out, methods = self.latents or paths.latents, self.out or paths.baselines, self.methods.split(",")
+        show_result(stages.make_baselines(task, tuple(methods), world, latents, self.config, out, self.on.runtime, bar))
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Train a decoder from latents to pixels, to look at what a planner imagines; resumable.
+
+    A probe, trained after the fact: nothing that acts depends on it. `leplanner diagnose` draws with it. Says how far
+    it can be trusted: its error on held-out frames beside that of drawing the mean frame.
+
+    Example: leplanner decoder tworoom
+    """
+
+    choice: Annotated[Choice, Flat]
+    config: Annotated[DecoderTrainConfig, Flat]
+    on: Annotated[Compute, Flat]
+    bundle: MaybeBundle = None
+    """whose world to decode: a shipped task's name, a bundle folder or a Hugging Face id (default: runs/TASK/planner, else
+    the shipped one)"""
+    data: MaybePath = None
+    """frames to learn from (default: runs/TASK/data.h5)"""
+    out: MaybePath = None
+    """folder to make (default: runs/TASK/decoder)"""
+
+    @staticmethod
+    def default(choice: Choice, words: list[str]) -> Decoder:
+        return Decoder(choice, choice.preset.decoder, Compute())
+
+    def run(self) -> None:
+        task, paths = self.choice.spec, self.choice.paths
+        folder = paths.latest_bundle(task, self.bundle)
+        world = load_bundle(folder).world
+        if world.spec.task != task.name:
+            raise ValueError(f"{folder} is a bundle for {world.spec.task}, not for {task.name}.")
+        data: Path = self.data or paths.data
+        made, _ = stages.make_decoder(task, world, data, self.config, self.out or paths.decoder, self.on.runtime, bar)
+        show_result(made)

@@ -1,0 +1,68 @@
+"""The little that planners and controllers know about a world model, and what may be asked of one besides.
+
+Optional capabilities are asked for by name, never guessed from a class:
+`prepare(context, past_blocks)` returns a function of the plan and computes there what all plans of a problem share;
+`fast(compiled, options)` returns an equal of the dynamics, rearranged for speed;
+`onnx_rollout(graph)` and `onnx_encoder(graph, frames)` lay the model out as ONNX nodes.
+A world without them trains, plans, evaluates and exports through the general path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+from torch import Tensor
+
+from .latent import LatentSpec
+from .problem import PlanProblem
+
+Imagine = Callable[[Tensor], tuple[Tensor, Tensor]]  # blocks (B, H, A) -> latents (B, H, *Z), distances (B, H)
+
+
+@runtime_checkable
+class Dynamics(Protocol):
+    """A frozen world model, as planners see it. Gradients flow through it to the plan, never onto its weights."""
+
+    @property
+    def latent(self) -> LatentSpec: ...
+
+    def rollout(self, context: Tensor, past_blocks: Tensor, plan: Tensor) -> Tensor:
+        """Latents (B, N, *Z), the blocks between them (B, N-1, A), the blocks to try (B, H, A) -> latents (B, H, *Z)."""
+        ...
+
+    def distance(self, latents: Tensor, goal: Tensor) -> Tensor:
+        """(B, H, *Z), (B, *Z) -> (B, H): how far each latent is from the goal, in the family's own measure."""
+        ...
+
+
+def capability(dynamics: object, name: str) -> Callable[..., Any] | None:
+    """What a world offers under this name, if it does."""
+    return getattr(dynamics, name, None)
+
+
+def imagination(dynamics: Dynamics, problem: PlanProblem) -> Imagine:
+    """The world model as a function of the plan alone: where it leads, and how far from the goal that is."""
+    prepare = capability(dynamics, "prepare")
+    if prepare is not None:
+        rollout = prepare(problem.context, problem.past_blocks)
+    else:
+
+        def rollout(plan: Tensor) -> Tensor:
+            return dynamics.rollout(problem.context, problem.past_blocks, plan)
+
+    def imagine(plan: Tensor) -> tuple[Tensor, Tensor]:
+        latents = rollout(plan)
+        return latents, dynamics.distance(latents, problem.goal)
+
+    return imagine
+
+
+def pairwise_distance(dynamics: Dynamics, latents: Tensor, others: Tensor) -> Tensor:
+    """(B, H, *Z), (B, H, *Z) -> (B, H): each latent from the one at its own place."""
+    return dynamics.distance(latents.flatten(0, 1).unsqueeze(1), others.flatten(0, 1)).view(latents.shape[:2])
+
+
+def mean_squared_distance(latents: Tensor, goal: Tensor) -> Tensor:
+    """d_j = |z_j - z_G|^2 / D, the paper's: (B, H, *Z), (B, *Z) -> (B, H)."""
+    return (latents - goal.unsqueeze(1)).float().square().flatten(2).mean(dim=-1)

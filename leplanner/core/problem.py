@@ -1,0 +1,44 @@
+"""What a planner is asked, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class PlanProblem:
+    context: Tensor  # (B, N, *Z) the last N latents, oldest first
+    past_blocks: Tensor  # (B, N-1, A) the blocks between them, standardized
+    goal: Tensor  # (B, *Z)
+
+    def __len__(self) -> int:
+        return len(self.goal)
+
+    def __getitem__(self, rows: slice | Tensor) -> PlanProblem:
+        return PlanProblem(self.context[rows], self.past_blocks[rows], self.goal[rows])
+
+    @staticmethod
+    def cat(problems: list[PlanProblem]) -> PlanProblem:
+        parts = zip(*((p.context, p.past_blocks, p.goal) for p in problems), strict=True)
+        return PlanProblem(*(torch.cat(part) for part in parts))
+
+
+@dataclass(frozen=True)
+class Plan:
+    blocks: Tensor  # (B, H, A) standardized; the first leaves the current frame
+    latents: Tensor  # (B, H, *Z) where the world model imagines they lead
+    distances: Tensor  # (B, H) of each to the goal, in the world's own measure
+
+
+@dataclass(frozen=True)
+class PlanTrace:
+    """The draft and every correction of it."""
+
+    plans: tuple[Plan, ...]  # K+1
+
+    @property
+    def final(self) -> Plan:
+        return self.plans[-1]

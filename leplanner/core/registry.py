@@ -1,0 +1,83 @@
+"""Things by name. Adding a family, task, method, metric, format, logger or engine is one file and one `register` line."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from typing import Any, Generic, Protocol, TypeVar
+
+
+class Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Item = TypeVar("Item", bound=Named)
+_plugins: list[str] = []  # what `load_plugin` was given, for worker processes to load too
+
+
+class Registry(Generic[Item]):
+    """Items in the order of their registration. `group` is an entry point group: installed packages add to the registry
+    without being imported by the user. `home` is a module of ours that registers items, imported when they are first looked for."""
+
+    def __init__(self, kind: str, group: str | None = None, home: str | None = None):
+        self.kind, self.group, self.home = kind, group, home
+        self._items: dict[str, Item] = {}
+
+    def register(self, item: Item) -> Item:
+        known = self._items.get(item.name)
+        if known is not None and known != item:
+            raise ValueError(f"There is a {self.kind} {item.name!r} already. Choose another name.")
+        self._items[item.name] = item
+        return item
+
+    def get(self, name: str) -> Item:
+        if name not in self._items:
+            self._complete()
+        if name not in self._items:
+            raise ValueError(f"Unknown {self.kind} {name!r}. Known: {', '.join(self._items)}.")
+        return self._items[name]
+
+    def names(self) -> list[str]:
+        self._complete()
+        return list(self._items)
+
+    def values(self) -> list[Item]:
+        self._complete()
+        return list(self._items.values())
+
+    def __getitem__(self, name: str) -> Item:
+        return self.get(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names()
+
+    def _complete(self) -> None:
+        group, self.group, home, self.home = self.group, None, self.home, None  # once
+        if home is not None:
+            importlib.import_module(home)
+        for entry in entry_points(group=group) if group else ():
+            self.register(entry.load())
+
+
+def load_plugin(source: str) -> Any:
+    """The object that `package.module:NAME` names. For what a user typed; never for what a downloaded file says."""
+    module, _, name = source.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"{source!r} could not be loaded ({error}). Give package.module:NAME, of a module that Python can import from here."
+        ) from error
+    if source not in _plugins:
+        _plugins.append(source)
+    return found
+
+
+def plugins() -> tuple[str, ...]:
+    """Sources to load again in a new process, so that it knows the same names."""
+    return tuple(_plugins)

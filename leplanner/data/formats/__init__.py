@@ -1,0 +1,28 @@
+"""Dataset formats, one file each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...tasks import Task
+from ..episodes import Episodes
+from .base import FORMATS, Format
+from .hdf5 import HDF5
+from .lance import LANCE
+
+for known in (LANCE, HDF5):
+    FORMATS.register(known)
+
+
+def open_episodes(path: str | Path, task: Task | None = None, in_memory: bool | None = None) -> Episodes:
+    """Open a dataset of any known format. `in_memory` loads all frames (default: when they take under 6 GB)."""
+    path = Path(path)
+    if not path.exists():
+        raise ValueError(f"No dataset at {path}. Make one with: leplanner collect TASK --out {path}")
+    for known in FORMATS.values():
+        if known.detects(path):
+            return known.open(path, task, in_memory)
+    raise ValueError(f"{path} is of no known dataset format ({', '.join(FORMATS)}).")
+
+
+__all__ = ["FORMATS", "Format", "open_episodes"]

@@ -1,0 +1,57 @@
+"""Lance datasets, read through stable-worldmodel's own reader; frames are decoded on demand."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...tasks import Task
+from ...tasks.swm_runtime import import_swm
+from ..digest import files_digest
+from ..episodes import Array, Episodes
+from .columns import join_states, shape_actions, state_columns
+
+
+class LanceFrames:
+    """With one frame a clip, the reader's clip index is the row."""
+
+    def __init__(self, dataset: Any, rows: int):
+        self.dataset, self.rows = dataset, rows
+        self.shape: tuple[int, ...] = (rows, *self[0].shape)
+
+    def __getitem__(self, rows: Any, /) -> Array:
+        """Indexed as an array would be: a row, a slice, or an array of rows."""
+        chosen = np.arange(self.rows)[rows]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the decoder reads from a read-only buffer, and torch says so
+            clips = self.dataset.__getitems__(chosen.reshape(-1).tolist())
+        frames = np.concatenate([clip["pixels"].permute(0, 2, 3, 1).numpy() for clip in clips])
+        return frames.reshape(*chosen.shape, *frames.shape[1:])
+
+
+def open_lance(path: Path, task: Task | None) -> Episodes:
+    swm_data = import_swm("stable_worldmodel.data")
+    table = path if path.suffix == ".lance" else next(iter(sorted(path.glob("*.lance"))), path)
+    probe = swm_data.LanceDataset(path=str(table))
+    columns = set(probe.column_names)
+    for name in ("pixels", "action"):
+        if name not in columns:
+            raise ValueError(f"{table} has no column {name!r}; found: {', '.join(sorted(columns))}.")
+    names = state_columns(columns, task)
+    states = join_states([probe.get_col_data(name) for name in names], names, task, table) if names else None
+    actions = shape_actions(probe.get_col_data("action"), 1, task, table)
+    lengths, starts = np.asarray(probe.lengths, np.int64), np.asarray(probe.offsets, np.int64)
+    frames = LanceFrames(swm_data.LanceDataset(path=str(table), keys_to_load=["pixels"]), len(actions))
+    return Episodes(
+        frames=frames,
+        actions=actions,
+        states=states,
+        starts=starts,
+        lengths=lengths,
+        ids=np.arange(len(starts), dtype=np.int64),
+        steps_per_row=1,
+        digest=files_digest(table),
+    )

@@ -1,0 +1,1 @@
+"""Stages between artifacts, and what each scale and recipe does in them."""

@@ -1,0 +1,213 @@
+"""Scale x recipe x family: what to collect, how large world and planner are, and how they are trained. All of it data, made by
+functions; a task may adjust each of them.
+
+Scale is size: `paper` (LeWM as released, wants a GPU), `compact` (two CPU cores, from nothing), `tiny` (tests).
+Recipe is how it is trained: `paper` (the paper's method and nothing else), `best` (whatever helps; the model card names it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..baselines.learned import BaselineTrainConfig
+from ..core.config import changed
+from ..data.collect import CollectConfig
+from ..density.train import DensityTrainConfig
+from ..diagnostics.decoder import DecoderTrainConfig
+from ..planner.model import PlannerConfig
+from ..planner.train import PlannerTrainConfig
+from ..tasks import Task
+from ..worlds import FAMILIES
+from ..worlds.finetune import FinetuneConfig
+from ..worlds.train import WorldTrainConfig
+
+BLOCK = 5  # f: environment actions in a block, unless a world says otherwise
+
+
+@dataclass(frozen=True)
+class OnPolicyConfig:
+    """Rounds in which the planner collects, and world and planner are trained on what it did."""
+
+    rounds: int = 0
+    episodes: int = 0  # a round
+    finetune_steps: int = 0  # of the world, a round
+    steps: int = 0  # of the planner, a round
+
+
+@dataclass(frozen=True)
+class Preset:
+    scale: str
+    recipe: str
+    family: str
+    block: int  # f
+    collect: CollectConfig
+    network: Any  # the family's sizes
+    objective: Any  # the family's loss weights
+    world: WorldTrainConfig
+    finetune: FinetuneConfig
+    density: DensityTrainConfig
+    planner: PlannerConfig
+    training: PlannerTrainConfig
+    baselines: BaselineTrainConfig
+    decoder: DecoderTrainConfig
+    on_policy: OnPolicyConfig = field(default_factory=OnPolicyConfig)
+
+    @property
+    def on_policy_training(self) -> PlannerTrainConfig:
+        """Of a planner that goes on from the one that collected: goals at all distances, and recovery problems. At a lower peak
+        rate, since the first one's undoes what was learned, and less bound to the reference trajectory."""
+        if not self.on_policy.rounds:
+            return self.training
+        return changed(
+            self.training,
+            steps=self.on_policy.steps,
+            learning_rate=0.4 * self.training.optim.learning_rate,
+            curriculum=f"0:{self.planner.horizon}",
+            tracking_weight=self.training.tracking_weight / 3,
+            recovery_prob=0.15,
+            init_average=0.5,
+        )
+
+    @property
+    def on_policy_finetune(self) -> FinetuneConfig:
+        """Of a world that goes on: half of what it sees is what plans really did."""
+        if not self.on_policy.rounds:
+            return self.finetune
+        return changed(
+            self.finetune,
+            steps=self.on_policy.finetune_steps,
+            learning_rate=0.6 * self.finetune.optim.learning_rate,
+            horizon=f"0:2,0.3:{self.planner.horizon}",
+            on_policy_prob=0.5,
+        )
+
+    @property
+    def on_policy_collect(self) -> CollectConfig:
+        """Twice as long as the evaluation's goals are away: arriving, or missing, and what comes after."""
+        episodes = self.on_policy.episodes or self.collect.episodes
+        return replace(self.collect, episodes=episodes, steps=10 * self.block)
+
+
+def _paper_recipe(preset: Preset) -> Preset:
+    """The paper's objective, optimizer and curriculum; the world without state labels, and not finetuned."""
+    defaults = PlannerTrainConfig()
+    return replace(
+        preset,
+        world=changed(preset.world, grounding=0.0),
+        finetune=changed(preset.finetune, steps=0),
+        training=replace(
+            defaults, optim=replace(preset.training.optim, optimizer="adamw"), engine=preset.training.engine
+        ),
+        on_policy=OnPolicyConfig(),
+    )
+
+
+def _best_recipe(preset: Preset) -> Preset:
+    return replace(preset, training=changed(preset.training, smooth_weight=3e-3))
+
+
+def _paper_scale(task: Task, recipe: str, family: str) -> Preset:
+    """LeWM as released (ViT-tiny at 224 px, 18 M parameters) and the paper's planner (6.8 M); wants a GPU and the
+    released datasets."""
+    return _assembled(
+        task,
+        Preset(
+            scale="paper",
+            recipe=recipe,
+            family=family,
+            block=BLOCK,
+            collect=CollectConfig(episodes=10_000, steps=200, every=1, size=224, native_visuals=True),
+            network=None,
+            objective=FAMILIES.get(family).objective("paper"),
+            world=WorldTrainConfig(),
+            finetune=FinetuneConfig(),
+            density=DensityTrainConfig(),
+            planner=PlannerConfig(),
+            training=PlannerTrainConfig(),
+            baselines=changed(BaselineTrainConfig(), steps=100_000, batch=1024),
+            decoder=changed(DecoderTrainConfig(), steps=50_000, batch=128),
+        ),
+    )
+
+
+def _compact_scale(task: Task, recipe: str, family: str) -> Preset:
+    """An hour or two for everything, on two CPU cores."""
+    half = {"half_weights": True}
+    return _assembled(
+        task,
+        Preset(
+            scale="compact",
+            recipe=recipe,
+            family=family,
+            block=BLOCK,
+            collect=CollectConfig(episodes=3000, size=64),
+            network=None,
+            objective=FAMILIES.get(family).objective("compact"),
+            world=changed(WorldTrainConfig(), steps=2400, batch=64, learning_rate=5e-4, **half),
+            finetune=changed(FinetuneConfig(), steps=8000, batch=128, horizon="0:1,0.6:2,0.85:5", **half),
+            density=changed(DensityTrainConfig(), **half),
+            planner=PlannerConfig(width=128, depth=2, heads=4, dropout=0.0),
+            # fp32: what is learned at the end are distances of a thousandth of the start's
+            training=changed(PlannerTrainConfig(), steps=3000, batch=64, precision="fp32", **half),
+            baselines=BaselineTrainConfig(),
+            decoder=changed(DecoderTrainConfig(), **half),
+        ),
+    )
+
+
+def _tiny_scale(task: Task, recipe: str, family: str) -> Preset:
+    """Everything in a minute: for tests and for seeing the pipeline run, not for results. Compact, made small."""
+    preset = _compact_scale(task, recipe, family)
+    often, on_policy, kind = {"validate_every": 50}, preset.on_policy, FAMILIES.get(family)
+    density = changed(DensityTrainConfig(), steps=100, batch=64, components=4, width=32, **often)
+    training = changed(PlannerTrainConfig(), steps=100, batch=32, learning_rate=1e-3, precision="fp32", **often)
+    return replace(
+        preset,
+        scale="tiny",
+        collect=CollectConfig(episodes=48, steps=50, size=32),
+        network=kind.network("tiny", preset.block * task.action_dim, 32),
+        objective=kind.objective("tiny"),
+        world=changed(preset.world, steps=200, batch=32, learning_rate=2e-3, **often),
+        finetune=changed(preset.finetune, steps=min(100, preset.finetune.optim.steps), batch=32, **often),
+        density=density,
+        planner=PlannerConfig(width=32, depth=1, heads=2, dropout=0.0),
+        training=replace(training, engine="plain"),
+        baselines=changed(BaselineTrainConfig(), steps=50, batch=64, validate_every=25),
+        decoder=changed(DecoderTrainConfig(), steps=100, batch=16, **often),
+        on_policy=OnPolicyConfig(
+            rounds=2 * min(on_policy.rounds, 1),  # rounds go on from rounds: one would not show it
+            episodes=min(on_policy.episodes, 16),
+            finetune_steps=min(on_policy.finetune_steps, 100),
+            steps=min(on_policy.steps, 100),
+        ),
+    )
+
+
+def _assembled(task: Task, preset: Preset) -> Preset:
+    """What the task changes in the scale, the recipe, what the task changes in that, and the family's network last: its frames
+    are as large as those that are collected."""
+    for adjust in (task.scales.get(preset.scale), RECIPES[preset.recipe], task.recipes.get(preset.recipe)):
+        preset = adjust(preset) if adjust else preset
+    network = FAMILIES.get(preset.family).network(preset.scale, preset.block * task.action_dim, preset.collect.size)
+    adjust = task.networks.get((preset.family, preset.scale))
+    return replace(preset, network=adjust(network) if adjust else network)
+
+
+RECIPES: dict[str, Callable[[Preset], Preset]] = {"paper": _paper_recipe, "best": _best_recipe}
+SCALES: dict[str, Callable[[Task, str, str], Preset]] = {
+    "paper": _paper_scale,
+    "compact": _compact_scale,
+    "tiny": _tiny_scale,
+}
+DEFAULT_RECIPES = {"paper": "paper"}  # of a scale; best elsewhere
+
+
+def get_preset(task: Task, scale: str = "compact", recipe: str | None = None, family: str = "lewm") -> Preset:
+    if scale not in SCALES:
+        raise ValueError(f"Unknown scale {scale!r}. Known: {', '.join(SCALES)}.")
+    recipe = recipe or DEFAULT_RECIPES.get(scale, "best")
+    if recipe not in RECIPES:
+        raise ValueError(f"Unknown recipe {recipe!r}. Known: {', '.join(RECIPES)}.")
+    return SCALES[scale](task, recipe, FAMILIES.get(family).name)

@@ -1,0 +1,308 @@
+"""A whole run: the stages from nothing to a measured bundle, for any task, scale, recipe and family."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+
+from ..control.methods import SearchBudget
+from ..data.collect import check_continues
+from ..data.formats import open_episodes
+from ..evaluation.manifest import default_budget
+from ..evaluation.runner import EvaluationConfig
+from ..execution.executor import Executor
+from ..planner.train import pick_step_engine
+from ..report.card import Making
+from ..report.page import check_installed, write_page
+from ..tasks import Task
+from ..training.runtime import Runtime
+from ..worlds import load_world
+from . import stages
+from .bundle import make_bundle
+from .evaluating import Draw, evaluate_folder
+from .paths import RunPaths
+from .presets import Preset
+from .stage import Show, Stage, silent
+from .stages import Made
+
+VIDEOS = 4  # trials of every method
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What a run is told besides its preset."""
+
+    world: str | None = None  # a released checkpoint to use instead of training a world; needs `data`
+    data: Path | None = None  # a dataset to use instead of collecting one
+    trials: int = 200
+    search_trials: int = 50  # of CEM, which takes seconds a decision; 0: no CEM
+    offset: int = 25
+
+
+def plan_run(
+    task: Task,
+    preset: Preset,
+    paths: RunPaths,
+    options: RunOptions,
+    runtime: Runtime | None = None,
+    executor: Executor | None = None,
+    show: Show = silent,
+) -> list[Stage]:
+    """The stages in order. What the last of them would refuse is refused now, not after hours."""
+    runtime = runtime or Runtime()
+    _check(task, preset, paths, options)
+    data = options.data or paths.data
+    plan: list[Stage] = []
+    if options.data is None:
+        plan.append(
+            Stage(
+                "collect", (), data, lambda: stages.collect_data(task, preset.collect, data, None, None, executor, show)
+            )
+        )
+    if options.world is not None:
+        source = options.world
+        plan.append(
+            Stage(
+                "import world",
+                (data,),
+                paths.world,
+                lambda: stages.import_world(source, task, preset.family, paths.world, data),
+            )
+        )
+    else:
+        network = (preset.family, preset.network, preset.objective, preset.world)
+        plan.append(
+            Stage(
+                "train world",
+                (data,),
+                paths.world,
+                lambda: stages.make_world(task, data, *network, paths.world, preset.block, runtime, show),
+            )
+        )
+    finetunes = options.world is None and preset.finetune.optim.steps > 0
+    folders, files = _rounds(preset, paths, options, data)
+    world, parts = paths.world, {"World": paths.world}
+    for number, (folder, file) in enumerate(zip(folders, files, strict=True)):
+        suffix = f", round {number}" if number else ""
+        earlier = folders[number - 1] if number else None
+        if earlier is not None:
+            plan.append(
+                _collect_on_policy(task, preset, earlier, files[number - 1], file, number, suffix, executor, show)
+            )
+        made = _learned(task, preset, world, file, folder, finetunes, earlier, suffix, runtime, show)
+        plan += made.stages
+        parts |= made.parts
+        world = made.world
+    parts["GC-IDM, for comparison"] = paths.baselines / "gcidm"
+    making = Making(
+        command=_command(task, preset, options),
+        scale=preset.scale,
+        recipe=preset.recipe,
+        family=preset.family,
+        data=data,
+        stages=parts,
+        on_policy=tuple(files[1:]),
+    )
+    return [*plan, *_measured(task, preset, paths, world, data, options, making, runtime, executor, show)]
+
+
+@dataclass(frozen=True)
+class _Learned:
+    """The stages from a world and a dataset to a planner, and what they make."""
+
+    stages: list[Stage]
+    parts: dict[str, Path]
+    world: Path
+
+
+def _learned(
+    task: Task,
+    preset: Preset,
+    world: Path,
+    data: Path,
+    folder: RunPaths,
+    finetunes: bool,
+    earlier: RunPaths | None,  # where the planner that collected and its latents are
+    suffix: str,
+    runtime: Runtime,
+    show: Show,
+) -> _Learned:
+    used = folder.finetuned if finetunes else world
+    latents, density, planner = folder.latents, folder.density, folder.planner
+    known, init = (earlier.latents, earlier.planner) if earlier else (None, None)
+    finetune = preset.on_policy_finetune if earlier else preset.finetune
+    training = preset.on_policy_training if earlier else preset.training
+    plan = [
+        Stage(
+            "cache" + suffix,
+            (world, data),
+            latents,
+            lambda: stages.cache_latents(task, load_world(world), data, latents, known, runtime=runtime, show=show),
+        )
+    ]
+    if finetunes:
+        plan.append(
+            Stage(
+                "finetune world" + suffix,
+                (world, latents),
+                used,
+                lambda: stages.finetune(task, world, latents, finetune, used, runtime, show),
+            )
+        )
+    plan += [
+        Stage(
+            "density" + suffix,
+            (used, latents),
+            density,
+            lambda: stages.fit_density(task, used, latents, preset.density, density, runtime, show),
+        ),
+        Stage(
+            "train planner" + suffix,
+            (used, latents, density),
+            planner,
+            lambda: stages.make_planner(
+                task, used, latents, density, preset.planner, training, planner, runtime, init, show
+            ),
+        ),
+    ]
+    parts = {"Finetuned predictor" + suffix: used} if finetunes else {}
+    return _Learned(plan, parts | {"Density" + suffix: density, "Planner" + suffix: planner}, used)
+
+
+def _collect_on_policy(
+    task: Task,
+    preset: Preset,
+    earlier: RunPaths,
+    data: Path,
+    out: Path,
+    number: int,
+    suffix: str,
+    executor: Executor | None,
+    show: Show,
+) -> Stage:
+    config = replace(preset.on_policy_collect, seed=number)
+    run = partial(stages.collect_data, task, config, out, str(earlier.planner), data, executor, show)
+    return Stage("collect on policy" + suffix, (earlier.planner, data), out, run)
+
+
+def _measured(
+    task: Task,
+    preset: Preset,
+    paths: RunPaths,
+    world: Path,
+    data: Path,
+    options: RunOptions,
+    making: Making,
+    runtime: Runtime,
+    executor: Executor | None,
+    show: Show,
+) -> list[Stage]:
+    """From a planner to a bundle with its card, and the page."""
+
+    def measure() -> Made:
+        searches = ("cem",) if options.search_trials else ()
+        config = EvaluationConfig(
+            methods=("leplanner-reuse", "leplanner", *searches, "gcidm", "random", "no-op", "replay"),
+            replan=tuple(dict.fromkeys((1, preset.planner.horizon))),
+            search=SearchBudget(compiled=pick_step_engine("auto", torch.device("cpu")) == "compiled"),
+            trials=options.trials,
+            search_trials=options.search_trials or None,
+            videos=min(VIDEOS, options.trials),
+        )
+        draw = Draw(options.trials, offset=options.offset, budget=default_budget(options.offset))
+        evaluated = evaluate_folder(
+            task, paths.planner, data, draw, config, paths.measured, paths.baselines, None, executor, show
+        )
+        if evaluated.raised:
+            raise ValueError(
+                f"{len(evaluated.raised)} trials raised an error ({evaluated.raised[0].error}); run the same command to try them again."
+            )
+        return Made(paths.measured, f"manifest {evaluated.manifest.digest[:12]}")
+
+    def bundle() -> Made:
+        made = make_bundle(paths.planner, paths.measured, data, making, paths.bundle)
+        return Made(made, f"{sum(path.stat().st_size for path in made.iterdir()) / 1e6:.1f} MB")
+
+    return [
+        Stage(
+            "GC-IDM",
+            (world, paths.latents),
+            paths.baselines,
+            lambda: stages.make_baselines(
+                task, ("gcidm",), load_world(world), paths.latents, preset.baselines, paths.baselines, runtime, show
+            ),
+        ),
+        Stage("evaluate", (paths.planner, data, paths.baselines), paths.measured, measure),
+        Stage("bundle", (paths.planner, paths.measured), paths.bundle, bundle),
+        Stage("report", (paths.measured,), paths.report, lambda: write_page([paths.measured], paths.report)),
+    ]
+
+
+def _rounds(preset: Preset, paths: RunPaths, options: RunOptions, data: Path) -> tuple[list[RunPaths], list[Path]]:
+    """The folder and the data of every round; the last round's planner is the task's."""
+    count = preset.on_policy.rounds if options.world is None else 0
+    folders = [*(paths.round(number) for number in range(count)), paths]
+    return folders, [data, *(folder.on_policy_data for folder in folders[1:])]
+
+
+def _check(task: Task, preset: Preset, paths: RunPaths, options: RunOptions) -> None:
+    if options.world is not None and options.data is None:
+        raise ValueError(
+            "--world needs --data: a released world comes without the statistics of the actions it was trained on. Give the "
+            "dataset of that training."
+        )
+    folders, _ = _rounds(preset, paths, options, paths.data)
+    if len(folders) > 1 and options.data is not None:
+        check_continues(options.data, task, preset.on_policy_collect)
+    for earlier, folder in pairwise(folders):
+        _check_unmade(earlier, folder)
+    if options.trials < 1 or options.search_trials < 0:
+        raise ValueError(
+            f"--trials must be at least 1 and --search-trials at least 0 (no CEM); got {options.trials} and {options.search_trials}."
+        )
+    check_installed()
+    if options.data is not None and open_episodes(options.data, task, in_memory=False).states is None:
+        raise ValueError(
+            f"{options.data} has no physical states, from which trials are set up: it can train a planner (leplanner train), but a run "
+            "ends with an evaluation. Give a dataset with a 'state' column."
+        )
+
+
+def _check_unmade(earlier: RunPaths, folder: RunPaths) -> None:
+    """What is made of on-policy data cannot be there before them, nor they before the planner that collected them: it would be
+    refused, but only after an hour."""
+    outputs = [folder.on_policy_data, folder.latents, folder.finetuned, folder.density, folder.planner]
+    needed = [earlier.planner / "config.json", folder.on_policy_data]
+    for missing, of_it in ((needed[0], outputs), (needed[1], outputs[1:])):
+        present = [str(path) for path in of_it if path.exists()]
+        if present and not missing.exists():
+            raise ValueError(
+                f"{', '.join(present)} {'is' if len(present) == 1 else 'are'} of another run: this one makes them last, from {missing}, which "
+                "is not there yet. Choose another --out, or move them away."
+            )
+
+
+def _command(task: Task, preset: Preset, options: RunOptions) -> str:
+    words = [
+        "leplanner",
+        "run",
+        task.name,
+        "--scale",
+        preset.scale,
+        "--recipe",
+        preset.recipe,
+        "--family",
+        preset.family,
+    ]
+    words += ["--world", options.world] if options.world else []
+    words += ["--data", options.data.name] if options.data else []
+    defaults = RunOptions()
+    for name in ("trials", "search_trials", "offset"):
+        if getattr(options, name) != getattr(defaults, name):
+            words += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
+    return shlex.join(words)

@@ -1,0 +1,18 @@
+"""World-model families, a folder each, behind one protocol."""
+
+from .base import FAMILIES, World, WorldFamily, WorldSpec, find_family, load_world, register_world, save_world
+from .lewm.family import FAMILY as LEWM
+
+for family in (LEWM,):
+    register_world(family)
+
+__all__ = [
+    "FAMILIES",
+    "World",
+    "WorldFamily",
+    "WorldSpec",
+    "find_family",
+    "load_world",
+    "register_world",
+    "save_world",
+]

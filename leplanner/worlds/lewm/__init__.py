@@ -1,0 +1,1 @@
+"""LeWM: the world model of the paper, at released and compact sizes."""

@@ -1,0 +1,290 @@
+"""Released LeWM checkpoints in and out: `config.json` with hydra targets, `weights.pt` or safetensors.
+
+A downloaded config is data: its targets are compared with a list, never imported; weights are loaded
+without unpickling objects; every tensor must fit.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...artifacts import atomic_path, fetch_folder, load_strictly, read_json, read_safetensors, write_json
+from ...core.actions import ActionSpec
+from ..base import World, WorldSpec
+from .encoders import ViTConfig
+from .model import LeWMConfig
+
+_LEWM = "stable_worldmodel.wm.lewm"
+ALLOWED_TARGETS: dict[str, tuple[str, ...]] = {
+    "": (f"{_LEWM}.LeWM", f"{_LEWM}.lewm.LeWM", f"{_LEWM}.JEPA", f"{_LEWM}.module.JEPA", "jepa.JEPA"),
+    "encoder": ("stable_pretraining.backbone.utils.vit_hf", "transformers.ViTModel"),
+    "encoder.config": ("transformers.ViTConfig",),
+    "predictor": (f"{_LEWM}.module.Predictor", f"{_LEWM}.module.ARPredictor", "module.ARPredictor"),
+    "action_encoder": (f"{_LEWM}.module.Embedder", "module.Embedder"),
+    "projector": (f"{_LEWM}.module.MLP", "module.MLP"),
+    "pred_proj": (f"{_LEWM}.module.MLP", "module.MLP"),
+    "projector.norm_fn": ("torch.nn.BatchNorm1d",),
+    "pred_proj.norm_fn": ("torch.nn.BatchNorm1d",),
+}
+# what a part may say besides its target; a value given here is the only one that our modules compute
+KNOWN_KEYS: dict[str, dict[str, Any]] = {
+    "encoder": dict.fromkeys(("size", "patch_size", "image_size", "config", "pretrained"))
+    | {"use_mask_token": False, "add_pooling_layer": False},
+    "encoder.config": dict.fromkeys(
+        ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "image_size", "patch_size")
+    )
+    | {"hidden_act": "gelu", "layer_norm_eps": 1e-12, "qkv_bias": True, "num_channels": 3},
+    "predictor": dict.fromkeys(
+        ("num_frames", "input_dim", "hidden_dim", "output_dim", "depth", "heads", "mlp_dim", "dim_head", "dropout")
+    )
+    | {"emb_dropout": 0.0},
+    "action_encoder": dict.fromkeys(("input_dim", "smoothed_dim", "emb_dim", "mlp_scale")),
+    "projector": dict.fromkeys(("input_dim", "hidden_dim", "output_dim", "norm_fn")),
+    "pred_proj": dict.fromkeys(("input_dim", "hidden_dim", "output_dim", "norm_fn")),
+}
+VIT_SIZES = {"tiny": (192, 12, 3), "small": (384, 12, 6), "base": (768, 12, 12), "large": (1024, 24, 16)}
+
+# transformers renamed ViT's parameters in 5.9; released weights have the old names
+_OLD_TO_NEW = (
+    (r"^encoder\.encoder\.layer\.(\d+)\.", r"encoder.layers.\1."),
+    (r"\.attention\.attention\.query\.", ".attention.q_proj."),
+    (r"\.attention\.attention\.key\.", ".attention.k_proj."),
+    (r"\.attention\.attention\.value\.", ".attention.v_proj."),
+    (r"\.attention\.output\.dense\.", ".attention.o_proj."),
+    (r"(\.layers\.\d+)\.intermediate\.dense\.", r"\1.mlp.fc1."),
+    (r"(\.layers\.\d+)\.output\.dense\.", r"\1.mlp.fc2."),
+)
+_NEW_TO_OLD = (
+    (r"^encoder\.layers\.(\d+)\.attention\.q_proj\.", r"encoder.encoder.layer.\1.attention.attention.query."),
+    (r"^encoder\.layers\.(\d+)\.attention\.k_proj\.", r"encoder.encoder.layer.\1.attention.attention.key."),
+    (r"^encoder\.layers\.(\d+)\.attention\.v_proj\.", r"encoder.encoder.layer.\1.attention.attention.value."),
+    (r"^encoder\.layers\.(\d+)\.attention\.o_proj\.", r"encoder.encoder.layer.\1.attention.output.dense."),
+    (r"^encoder\.layers\.(\d+)\.mlp\.fc1\.", r"encoder.encoder.layer.\1.intermediate.dense."),
+    (r"^encoder\.layers\.(\d+)\.mlp\.fc2\.", r"encoder.encoder.layer.\1.output.dense."),
+    (r"^encoder\.layers\.(\d+)\.layernorm", r"encoder.encoder.layer.\1.layernorm"),
+)
+
+
+def rename(tensors: dict[str, Tensor], rules: tuple[tuple[str, str], ...]) -> dict[str, Tensor]:
+    renamed = {}
+    for name, tensor in tensors.items():
+        for pattern, replacement in rules:
+            name = re.sub(pattern, replacement, name)
+        renamed[name] = tensor
+    return renamed
+
+
+def import_release(source: str | Path, task: str, actions: Callable[[int], ActionSpec]) -> World:
+    """A folder, or a Hugging Face id, as a frozen world. `actions` makes their specification for a block's length, which the
+    checkpoint knows; the statistics are its training dataset's."""
+    folder = fetch_release(source)
+    config_path = folder / "config.json"
+    if not config_path.exists():
+        raise ValueError(
+            f"{folder} has no config.json; a LeWM release is config.json with weights.pt or *.safetensors."
+        )
+    model = model_config(read_json(config_path), str(config_path))
+    action_dim = actions(1).dim
+    if model.block_dim % action_dim:
+        raise ValueError(
+            f"{config_path} has action blocks of {model.block_dim} numbers, which actions of size {action_dim} do not "
+            f"divide. Is {task!r} the task that this checkpoint was trained on?"
+        )
+    world = World.build(WorldSpec("lewm", task, model, actions(model.block_dim // action_dim)))
+    tensors, file = _read_weights(folder)
+    load_strictly(world.model, rename(tensors, _OLD_TO_NEW), str(file))
+    return world
+
+
+def fetch_release(source: str | Path) -> Path:
+    return fetch_folder(source, ("config.json", "weights.pt", "*.safetensors"))
+
+
+def _read_weights(folder: Path) -> tuple[dict[str, Tensor], Path]:
+    found = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.pt"))
+    if len(found) != 1:
+        names = ", ".join(path.name for path in found) or "none"
+        raise ValueError(f"{folder} must hold one weights file (weights.pt or *.safetensors); found: {names}.")
+    path = found[0]
+    if path.suffix == ".safetensors":
+        return read_safetensors(path), path
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of a foreign pickle before it refuses it
+            value = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        raise ValueError(
+            f"{path} was not loaded: it is damaged or holds Python objects besides tensors, which could run code on "
+            f"loading ({str(error).splitlines()[0]}). Ask its author for a plain state_dict or safetensors."
+        ) from error
+    if not isinstance(value, dict) or not all(isinstance(tensor, Tensor) for tensor in value.values()):
+        raise ValueError(f"{path} is not a state_dict of tensors; found {type(value).__name__}.")
+    return value, path
+
+
+def model_config(config: Any, source: str) -> LeWMConfig:
+    """Reads sizes out of a hydra config without instantiating anything."""
+    if not isinstance(config, dict):
+        raise ValueError(f"{source} is not a mapping of model parts.")
+    _check_parts(config, "", source)
+    parts = {
+        name: _part(config, name, source)
+        for name in ("encoder", "predictor", "action_encoder", "projector", "pred_proj")
+    }
+    predictor, action, projector = parts["predictor"], parts["action_encoder"], parts["projector"]
+    latent = _whole(predictor, "input_dim", source)
+    same = {
+        "predictor.hidden_dim": predictor.get("hidden_dim", latent),
+        "predictor.output_dim": predictor.get("output_dim") or latent,
+        "action_encoder.emb_dim": action.get("emb_dim", 10),
+        "projector.output_dim": projector.get("output_dim") or projector.get("input_dim"),
+        "pred_proj.output_dim": parts["pred_proj"].get("output_dim") or parts["pred_proj"].get("input_dim"),
+    }
+    different = {name: value for name, value in same.items() if value != latent}
+    if different or parts["pred_proj"].get("hidden_dim") != projector.get("hidden_dim"):
+        raise ValueError(
+            f"{source}: this LeWM variant is not supported: predictor.input_dim is {latent}, but {different or 'the two '}"
+            f"{'' if different else 'projectors differ in hidden_dim'}. All latent sizes must agree."
+        )
+    return LeWMConfig(
+        encoder=_vit_config(parts["encoder"], source),
+        block_dim=_whole(action, "input_dim", source),
+        context=_whole(predictor, "num_frames", source),
+        latent=latent,
+        depth=_whole(predictor, "depth", source),
+        heads=_whole(predictor, "heads", source),
+        head_dim=int(predictor.get("dim_head", 64)),
+        mlp=_whole(predictor, "mlp_dim", source),
+        dropout=float(predictor.get("dropout", 0.0)),
+        projector=_whole(projector, "hidden_dim", source),
+        action_smooth=int(action.get("smoothed_dim", 10)),
+        action_mlp=int(action.get("mlp_scale", 4)),
+    )
+
+
+def _check_parts(value: Any, place: str, source: str) -> None:
+    if isinstance(value, dict):
+        target = value.get("_target_")
+        if target is not None and target not in ALLOWED_TARGETS.get(place, ()):
+            raise ValueError(
+                f"{source}: {place or 'the model'} names the class {target!r}, which is not on the list of known LeWM parts "
+                f"({', '.join(ALLOWED_TARGETS.get(place, ())) or 'none here'}). Nothing was loaded."
+            )
+        for name, inner in value.items():
+            _check_parts(inner, f"{place}.{name}".lstrip("."), source)
+            known = KNOWN_KEYS.get(place, {name: None})
+            if not name.startswith("_") and (name not in known or known[name] not in (None, inner)):
+                raise ValueError(
+                    f"{source}: {place}.{name} is {inner!r}. Our modules know {place}'s {', '.join(known)}"
+                    f"{f', with {name} = {known[name]!r} only' if name in known else ''}; loading would change what it computes."
+                )
+    elif isinstance(value, list):
+        for inner in value:
+            _check_parts(inner, f"{place}[]", source)
+
+
+def _part(config: dict[str, Any], name: str, source: str) -> dict[str, Any]:
+    part = config.get(name)
+    if not isinstance(part, dict):
+        raise ValueError(
+            f"{source} has no part {name!r}; a LeWM config has encoder, predictor, action_encoder, projector, pred_proj."
+        )
+    return part
+
+
+def _whole(part: dict[str, Any], name: str, source: str) -> int:
+    value = part.get(name)
+    if not isinstance(value, int) or value <= 0:
+        raise ValueError(f"{source}: {name!r} must be a positive whole number; found {value!r}.")
+    return value
+
+
+def _vit_config(encoder: dict[str, Any], source: str) -> ViTConfig:
+    if "config" in encoder:  # transformers.ViTModel
+        inner = encoder["config"]
+        if not isinstance(inner, dict):
+            raise ValueError(f"{source}: encoder.config must be the settings of a ViT; found {inner!r}.")
+        width, depth, heads = (
+            _whole(inner, n, source) for n in ("hidden_size", "num_hidden_layers", "num_attention_heads")
+        )
+        size, patch, ratio = (
+            inner.get("image_size", 224),
+            inner.get("patch_size", 16),
+            _whole({"intermediate_size": 3072} | inner, "intermediate_size", source) // width,  # transformers' default
+        )
+    else:
+        if encoder.get("size", "tiny") not in VIT_SIZES:
+            raise ValueError(f"{source}: encoder.size is {encoder.get('size')!r}; known: {', '.join(VIT_SIZES)}.")
+        width, depth, heads = VIT_SIZES[encoder.get("size", "tiny")]
+        size, patch, ratio = encoder.get("image_size", 224), encoder.get("patch_size", 16), 4
+    return ViTConfig(frame_size=size, patch=patch, width=width, depth=depth, heads=heads, mlp_ratio=ratio)
+
+
+def export_release(world: World, folder: Path, names: str = "new") -> None:
+    """Writes what stable-worldmodel's `load_pretrained` loads. `names`: ViT parameters as transformers >= 5.9 ('new')
+    or earlier ('old') calls them."""
+    if names not in ("new", "old"):
+        raise ValueError(f"names must be 'new' or 'old'; got {names!r}.")
+    model = world.spec.network
+    encoder = model.encoder
+    if not isinstance(encoder, ViTConfig):
+        raise ValueError(
+            "Only worlds with a ViT encoder can be written in stable-worldmodel's format; this one has a keypoint encoder, "
+            "which stable-worldmodel does not know."
+        )
+    mlp = {
+        "_target_": f"{_LEWM}.module.MLP",
+        "hidden_dim": model.projector,
+        "output_dim": model.latent,
+        "norm_fn": {"_target_": "torch.nn.BatchNorm1d", "_partial_": True},
+    }
+    config = {
+        "_target_": f"{_LEWM}.LeWM",
+        "encoder": {
+            "_target_": "transformers.ViTModel",
+            "add_pooling_layer": False,
+            "use_mask_token": False,
+            "config": {
+                "_target_": "transformers.ViTConfig",
+                "hidden_size": encoder.width,
+                "num_hidden_layers": encoder.depth,
+                "num_attention_heads": encoder.heads,
+                "intermediate_size": encoder.width * encoder.mlp_ratio,
+                "image_size": encoder.frame_size,
+                "patch_size": encoder.patch,
+            },
+        },
+        "predictor": {
+            "_target_": f"{_LEWM}.module.Predictor",
+            "num_frames": model.context,
+            "input_dim": model.latent,
+            "hidden_dim": model.latent,
+            "output_dim": model.latent,
+            "depth": model.depth,
+            "heads": model.heads,
+            "dim_head": model.head_dim,
+            "mlp_dim": model.mlp,
+            "dropout": model.dropout,
+        },
+        "action_encoder": {
+            "_target_": f"{_LEWM}.module.Embedder",
+            "input_dim": model.block_dim,
+            "smoothed_dim": model.action_smooth,
+            "emb_dim": model.latent,
+            "mlp_scale": model.action_mlp,
+        },
+        "projector": {**mlp, "input_dim": encoder.width},
+        "pred_proj": {**mlp, "input_dim": model.latent},
+    }
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in world.model.state_dict().items()}
+    with atomic_path(folder / "weights.pt") as temporary:
+        torch.save(rename(tensors, _NEW_TO_OLD) if names == "old" else tensors, temporary)
+    write_json(folder / "config.json", config)
