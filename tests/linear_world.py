@@ -6,18 +6,26 @@ import numpy as np
 import torch
 from scipy.optimize import lsq_linear
 
-from leplanner.core.actions import ActionBox
+from leplanner.core.actions import ActionSpec
+from leplanner.core.dynamics import mean_squared_distance
+from leplanner.core.latent import LatentSpec
 from leplanner.core.problem import PlanProblem
 from leplanner.data.windows import PlanBatch
-from leplanner.planner.model import PlannerConfig
+from leplanner.planner.model import LePlanner, PlannerConfig
 
 LATENT, HORIZON, OFFSET, HOLD = 4, 5, 3, 0.5
-BOX = ActionBox((0.1, -0.2), (0.5, 0.4), block=1)  # blocks of one action of two numbers
-SHAPE = PlannerConfig(latent=LATENT, block_dim=2, width=48, depth=1, heads=4, dropout=0.0)
+ACTIONS = ActionSpec((0.1, -0.2), (0.5, 0.4), (-1.0, -1.0), (1.0, 1.0), block=1)  # blocks of one action of two numbers
+SHAPE = PlannerConfig(width=48, depth=1, heads=4, dropout=0.0)
+
+
+def make_model() -> LePlanner:
+    return LePlanner(SHAPE, LatentSpec((LATENT,)), 3, ACTIONS)
 
 
 class LinearWorld:
     """z' = M z + G b, from the last context latent."""
+
+    latent = LatentSpec((LATENT,))
 
     def __init__(self):
         rng = np.random.default_rng(0)
@@ -32,6 +40,9 @@ class LinearWorld:
             latents.append(z)
         return torch.stack(latents, dim=1)
 
+    def distance(self, latents, goal):
+        return mean_squared_distance(latents, goal)
+
 
 def draw(rng: np.random.Generator, count: int, max_offset: int = HORIZON) -> PlanBatch:
     """Goals a little beyond what bounded actions reach, so that the optimum costs something; all OFFSET blocks away."""
@@ -44,7 +55,7 @@ def draw(rng: np.random.Generator, count: int, max_offset: int = HORIZON) -> Pla
         goal=goal,
         offset=np.full(count, OFFSET),
         first_block=np.zeros((count, 2), np.float32),
-        way=np.repeat(goal[:, None], HORIZON, axis=1),
+        reference=np.repeat(goal[:, None], HORIZON, axis=1),
         reference_known=np.zeros(count, bool),
     )
 
@@ -66,7 +77,7 @@ def optimal_plan(world: LinearWorld, start: np.ndarray, goal: np.ndarray) -> tup
         root = np.sqrt(weights[j - 1] / LATENT)
         rows.append(root * effect.reshape(LATENT, -1))
         targets.append(root * (goal - np.linalg.matrix_power(move, j) @ start))
-    center, scale = BOX.center.double().numpy(), BOX.scale.double().numpy()
+    center, scale = ACTIONS.center.double().numpy(), ACTIONS.scale.double().numpy()
     low, high = np.tile(center - scale, HORIZON), np.tile(center + scale, HORIZON)
     found = lsq_linear(np.concatenate(rows), np.concatenate(targets), (low, high))
     return 2 * found.cost, found.x.reshape(HORIZON, 2)

@@ -3,30 +3,73 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from typing import Any
 
-import numpy as np
 import torch
+from rich.markup import escape
 from rich.table import Table
-from torch.utils.flop_counter import FlopCounterMode
 
-from ..data.episodes import Episodes
-from ..data.windows import ActionScale, PlanWindows, WorldWindows
-from ..pipeline.presets import BLOCK, Scale, get_scale
-from ..training.precision import autocast, keep_freed_memory, matmul_gflops, pick_precision
-from ..worlds.lewm.model import LeWM
-from ..worlds.train import TrainingState, world_loss
-from . import bench_plan, bench_train
-from .options import Json, MaybeInt, ScaleInt, TaskName
-from .progress import console
+from ..bench import no_note
+from ..bench.plan import bench_plan
+from ..bench.train import bench_train
+from ..bench.world import SAMPLES, bench_world
+from ..tasks import find_task
+from ..worlds import find_family
+from .options import Comma, Json, MaybeInt, TaskName, integers
+from .progress import console, errors
+
+
+def plan(
+    task: TaskName = "pusht",
+    scale: str = "paper",
+    family: str = "lewm",
+    engines: Comma = "eager,compiled,onnx",
+    rivals: Comma = "cem,icem,mppi,gradient,gcidm",
+    batches: Comma = "1,50",
+    threads: MaybeInt = None,
+    seconds: float = 10.0,
+    json_output: Json = False,
+) -> None:
+    """Milliseconds of a decision on the CPU: LePlanner with every engine, searches and learned policies on the same world.
+
+    Also how far LePlanner is from the machine's limit, what an ONNX export costs, and how soon a new process has a plan. Weights are random: time does not depend on them. Everything is warm and measured one after the other in this process;
+    compiling takes minutes the first time. Searches get their published budgets (300 candidates, 30 rounds) and batch 1: they
+    plan a batch one problem after another. Rivals encode frames as LePlanner's last engine does.
+
+    Example: leplanner bench plan --scale compact
+
+    Args:
+        task: a registered task, or package.module:TASK; it sets the size of actions.
+        scale: paper, compact or tiny.
+        family: the world model, a registered family or package.module:FAMILY.
+        engines: LePlanner's engines, of eager, compiled, onnx.
+        rivals: searches (cem, icem, mppi, gradient) and learned policies (gcidm, gcbc, gcivl, gciql).
+        batches: how many problems to plan at once.
+        threads: CPU threads (default: torch's).
+        seconds: how long each is measured after a warm-up; what takes longer is measured once.
+        json_output: print JSON instead of tables.
+    """
+    _use_threads(threads)
+    sizes = integers(batches, "--batches")
+    report = bench_plan(
+        find_task(task),
+        scale,
+        find_family(family).name,
+        _names(engines),
+        _names(rivals),
+        sizes,
+        seconds,
+        _note(json_output),
+    )
+    _show(report, json_output, _print_plan)
 
 
 def world(
     task: TaskName = "tworoom",
     scale: str = "compact",
-    batch: ScaleInt = None,
+    family: str = "lewm",
+    batch: MaybeInt = None,
     repeats: int = 5,
     threads: MaybeInt = None,
     json_output: Json = False,
@@ -36,133 +79,162 @@ def world(
     Example: leplanner bench world pusht
 
     Args:
-        task: tworoom, pusht, reacher or cube; it sets the action size and the encoder.
+        task: a registered task, or package.module:TASK; it sets the size of actions and may adjust the network.
         scale: paper, compact or tiny.
+        family: the world model, a registered family or package.module:FAMILY.
         batch: windows in a batch (default: the scale's).
         repeats: timed repetitions; the median counts.
         threads: CPU threads (default: torch's).
         json_output: print JSON instead of a table.
     """
+    _use_threads(threads)
+    _show(bench_world(find_task(task), scale, find_family(family).name, batch, repeats), json_output, _print_world)
+
+
+def train(
+    task: TaskName = "tworoom",
+    scale: str = "compact",
+    family: str = "lewm",
+    batch: MaybeInt = None,
+    repeats: int = 15,
+    threads: MaybeInt = None,
+    json_output: Json = False,
+) -> None:
+    """Samples/s of a planner's training step on the CPU: plain eager fp32, and compiled as `leplanner train` runs it.
+
+    Without the perturbed starts of some presets. The two take turns, and medians count. Weights are random: time does not depend on them. Compiling the fast step takes
+    minutes the first time and seconds later; it is not counted.
+
+    Example: leplanner bench train
+
+    Args:
+        task: a registered task, or package.module:TASK; it sets the size of actions and the training preset.
+        scale: paper, compact or tiny.
+        family: the world model, a registered family or package.module:FAMILY.
+        batch: problems in a batch (default: the scale's).
+        repeats: timed steps of each.
+        threads: CPU threads (default: torch's).
+        json_output: print JSON instead of a table.
+    """
+    _use_threads(threads)
+    report = bench_train(find_task(task), scale, find_family(family).name, batch, repeats, _note(json_output))
+    _show(report, json_output, _print_train)
+
+
+def _use_threads(threads: int | None) -> None:
     if threads:
         torch.set_num_threads(threads)
-    keep_freed_memory()
-    preset = get_scale(scale, task)
-    config = replace(preset.train, batch=batch or preset.train.batch)
-    device = torch.device("cpu")
-    precision = pick_precision("auto", device)
-    limit = matmul_gflops(torch.bfloat16 if precision == "bf16" else torch.float32, size=2048)
-    state = TrainingState(LeWM(preset.model), probe_dim=6 if config.grounding else 0)
-    state.to(memory_format=torch.channels_last)
-    size, frames_a_window = preset.model.encoder.frame_size, preset.model.context + 1
-    frames = torch.randn(config.batch * frames_a_window, 3, size, size).contiguous(memory_format=torch.channels_last)
-    blocks = torch.randn(config.batch, preset.model.context, preset.model.block_dim)
-    targets = torch.randn(config.batch, frames_a_window, 6)
-    optimizer = torch.optim.AdamW(state.parameters(), lr=1e-4)
-    generator = torch.Generator().manual_seed(0)
 
-    def encode() -> None:
-        state.eval()
-        with torch.no_grad(), autocast(precision, device):
-            state.model.encode(frames)
 
-    def step() -> None:
-        state.train()
-        with autocast(precision, device):
-            windows = frames.unflatten(0, (config.batch, frames_a_window))
-            loss = world_loss(state, windows, blocks, targets, config, generator)["loss"]
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
 
-    rows = []
-    for name, run in (("encode", encode), ("training step", step)):
-        seconds, gflop = _median_seconds(run, repeats), _gflop(run)
-        rows.append(
-            {
-                "work": name,
-                "frames_per_s": len(frames) / seconds,
-                "gflop_per_s": gflop / seconds,
-                "share_of_matmul": gflop / seconds / limit,
-            }
-        )
-    loader = _loader_seconds(preset, config.batch, repeats)
-    planning = _planning_draw_seconds(repeats)
-    report = {"task": task, "scale": scale, "batch": config.batch, "threads": torch.get_num_threads()}
-    report |= {"precision": precision, "matmul_gflop_per_s": limit, "rows": rows}
-    step_seconds = len(frames) / rows[1]["frames_per_s"]
-    report |= {"loader_share_of_step": loader / step_seconds, "planning_batch_ms": 1e3 * planning}
+
+def _note(json_output: bool) -> Callable[[str], None]:
+    return no_note if json_output else lambda text: errors.print(f"{text} ...", highlight=False)
+
+
+def _show(report: dict[str, Any], json_output: bool, show: Callable[[dict[str, Any]], None]) -> None:
     if json_output:
         print(json.dumps(report))
-        return
-    table = Table(
-        title=f"{task} {scale}, batch {config.batch}, {report['threads']} threads, {precision}; matmul {limit:.0f} GFLOP/s"
-    )
-    for title in ("work", "frames/s", "GFLOP/s", "share of matmul"):
-        table.add_column(title, justify="left" if title == "work" else "right")
-    for row in rows:
-        table.add_row(
-            row["work"], f"{row['frames_per_s']:.0f}", f"{row['gflop_per_s']:.1f}", f"{row['share_of_matmul']:.0%}"
-        )
+    else:
+        show(report)
+
+
+def _table(title: str, left: Iterable[str], right: Iterable[str]) -> Table:
+    table = Table(title=escape(title))
+    for name in left:
+        table.add_column(name)
+    for name in right:
+        table.add_column(name, justify="right")
+    return table
+
+
+def _ms(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+
+
+def _print_plan(report: dict[str, Any]) -> None:
+    title = f"a decision, {report['scale']} scale, {report['threads']} threads, milliseconds (median and 95 %)"
+    columns = ("batch", "encode", "95 %", "plan", "95 %", "transitions", "repeats")
+    table = _table(title, ("method", "engine"), columns)
+    for row in report["rows"]:
+        times = (_ms(row[key]) for key in ("encode_ms", "encode_ms_p95", "plan_ms", "plan_ms_p95"))
+        last = (f"{row['transitions']:,}", str(row["repeats"]))
+        table.add_row(row["method"], row["engine"], str(row["batch"]), *times, *last)
     console.print(table)
+    machine, work = report["machine"], report["work"]
     console.print(
-        f"drawing a batch of windows: {report['loader_share_of_step']:.2%} of a step (and in a thread of its own)"
+        f"one plan: {work['gflop']:.2f} GFLOP, {work['weights_mb']:.0f} MB of weights read; here a matrix multiplication "
+        f"reaches {machine['matmul_gflop_per_s']:.0f} GFLOP/s and a copy moves {machine['copy_gb_per_s']:.1f} GB/s: "
+        f"{report['least_ms']:.1f} ms at that speed"
     )
-    console.print(f"drawing 128 planning samples: {report['planning_batch_ms']:.2f} ms")
+    shown = Table(show_header=False, title="ratios")
+    for name, value in report["ratios"].items():
+        shown.add_row(name, f"{value:,.1f}")
+    console.print(shown)
+    _print_export(report["export"])
+    _print_first_plan(report["first_plan"])
 
 
-def _synthetic_episodes(preset: Scale, episodes: int) -> Episodes:
-    """In memory, as compact datasets are; what the frames show does not matter for time."""
-    rng = np.random.default_rng(0)
-    rows, dim, size = (
-        preset.collect.steps // preset.collect.every + 1,
-        preset.model.block_dim // BLOCK,
-        preset.collect.size,
+def _print_export(export: dict[str, Any]) -> None:
+    if "error" in export:
+        errors.print(f"no ONNX export: {export['error']}", style="red", markup=False)
+        return
+    columns = ("seconds to make", "MB", "ms at batch 1", "deviation from torch")
+    table = _table("ONNX export", ("graph", "way"), columns)
+    for row in export["rows"]:
+        if "error" in row:
+            errors.print(f"{row['graph']}, {row['way']}: {row['error']}", style="red", markup=False)
+            continue
+        numbers = (
+            f"{row['seconds']:.2f}",
+            f"{row['size_mb']:.1f}",
+            _ms(row["ms"]),
+            f"{row['deviation_from_torch']:.1e}",
+        )
+        table.add_row(row["graph"], row["way"], *numbers)
+    console.print(table)
+    for graph, deviation in export["deviation"].items():
+        if deviation is not None:
+            console.print(f"{graph}: the two ways differ by at most {deviation:.1e}")
+
+
+def _print_first_plan(first: dict[str, Any]) -> None:
+    if "error" in first:
+        errors.print(f"the first plan of a new process failed: {first['error']}", style="red", markup=False)
+        return
+    memory = "" if first["resident_mb"] is None else f", {first['resident_mb']:.0f} MB resident beyond torch"
+    memory += "" if first["peak_mb"] is None else f" ({first['peak_mb']:.0f} at the peak)"
+    console.print(
+        f"new process: import {first['import_s']:.2f} s, load {first['load_s']:.2f} s after torch's import, first plan "
+        f"{first['first_plan_s']:.2f} s{memory}"
     )
-    starts = np.arange(episodes) * rows
-    return Episodes(
-        frames=rng.integers(0, 256, (episodes * rows, size, size, 3), dtype=np.uint8),
-        actions=rng.normal(size=(episodes * rows, preset.collect.every, dim)).astype(np.float32),
-        states=None,
-        starts=starts,
-        lengths=np.full(episodes, rows),
-        ids=np.arange(episodes),
-        steps_per_row=preset.collect.every,
-        digest="synthetic",
-    )
 
 
-def _loader_seconds(preset: Scale, batch: int, repeats: int) -> float:
-    episodes = _synthetic_episodes(preset, 100)
-    scale = ActionScale(np.zeros(episodes.action_dim), np.ones(episodes.action_dim))
-    windows = WorldWindows(episodes, np.arange(100), scale, BLOCK, preset.model.context)
-    rng = np.random.default_rng(0)
-    return _median_seconds(lambda: windows.draw(rng, batch), repeats)
+def _print_world(report: dict[str, Any]) -> None:
+    speed = f"matmul {report['matmul_gflop_per_s']:.0f} GFLOP/s"
+    title = f"{report['task']} {report['scale']}, batch {report['batch']}, {report['threads']} threads, "
+    table = _table(f"{title}{report['precision']}; {speed}", ("work",), ("frames/s", "GFLOP/s", "share of matmul"))
+    for row in report["rows"]:
+        numbers = f"{row['frames_per_s']:.0f}", f"{row['gflop_per_s']:.1f}", f"{row['share_of_matmul']:.0%}"
+        table.add_row(row["work"], *numbers)
+    console.print(table)
+    share = f"{report['loader_share_of_step']:.2%} of a step"
+    console.print(f"drawing a batch of windows: {share} (and in a thread of its own)")
+    console.print(f"drawing {SAMPLES} planning samples: {report['planning_batch_ms']:.2f} ms")
 
 
-def _planning_draw_seconds(repeats: int) -> float:
-    """128 samples from 3,000 episodes with latents of the paper's size."""
-    tiny = get_scale("tiny", "pusht")
-    episodes = _synthetic_episodes(replace(tiny, collect=replace(tiny.collect, size=1)), 3000)
-    latents = np.zeros((episodes.rows, 192), np.float16)
-    windows = PlanWindows(latents, episodes, np.arange(3000), ActionScale(np.zeros(2), np.ones(2)), BLOCK, 3)
-    rng = np.random.default_rng(0)
-    return _median_seconds(lambda: windows.draw(rng, 128, 5), max(repeats, 20))
+def _print_train(report: dict[str, Any]) -> None:
+    title = f"{report['task']} {report['scale']}, batch {report['batch']}, {report['threads']} threads"
+    table = _table(title, ("training step", "precision"), ("ms", "samples/s", "ratio"))
+    plain = report["rows"][0]["seconds"]
+    for row in report["rows"]:
+        precision = report["precision"] if row["step"] == "fast" else "fp32"
+        numbers = f"{1e3 * row['seconds']:.0f}", f"{row['samples_per_s']:.0f}", f"{plain / row['seconds']:.2f}"
+        table.add_row(row["step"], precision, *numbers)
+    console.print(table)
+    console.print(f"first steps, with compilation: {report['first_steps_s']:.0f} s")
 
 
-def _median_seconds(run: Callable[[], object], repeats: int) -> float:
-    run()
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return float(np.median(times))
-
-
-def _gflop(run: Callable[[], None]) -> float:
-    with FlopCounterMode(display=False) as counter:
-        run()
-    return counter.get_total_flops() / 1e9
-
-
-VERBS = {"plan": bench_plan.plan, "world": world, "train": bench_train.train}
+VERBS = {"plan": plan, "world": world, "train": train}

@@ -14,15 +14,18 @@ class Named(Protocol):
 
 
 Item = TypeVar("Item", bound=Named)
-_plugins: list[str] = []  # what `load_plugin` was given, for worker processes to load too
+_plugins: list[tuple[str, str]] = []
 
 
 class Registry(Generic[Item]):
     """Items in the order of their registration. `group` is an entry point group: installed packages add to the registry
     without being imported by the user. `home` is a module of ours that registers items, imported when they are first looked for."""
 
-    def __init__(self, kind: str, group: str | None = None, home: str | None = None):
-        self.kind, self.group, self.home = kind, group, home
+    def __init__(
+        self, kind: str, group: str | None = None, home: str | None = None, address: str | None = None
+    ):
+        """`address`: where this registry itself is, as package.module:NAME, if users may name items in that way."""
+        self.kind, self.group, self.home, self.address = kind, group, home, address
         self._items: dict[str, Item] = {}
 
     def register(self, item: Item) -> Item:
@@ -38,6 +41,15 @@ class Registry(Generic[Item]):
         if name not in self._items:
             raise ValueError(f"Unknown {self.kind} {name!r}. Known: {', '.join(self._items)}.")
         return self._items[name]
+
+    def find(self, text: str) -> Item:
+        """What a user typed: a name, or `package.module:NAME`, which is imported and registered."""
+        if ":" not in text or self.address is None:
+            return self.get(text)
+        item = self.register(load_object(text))
+        if (self.address, text) not in _plugins:
+            _plugins.append((self.address, text))
+        return item
 
     def names(self) -> list[str]:
         self._complete()
@@ -64,20 +76,22 @@ class Registry(Generic[Item]):
             self.register(entry.load())
 
 
-def load_plugin(source: str) -> Any:
-    """The object that `package.module:NAME` names. For what a user typed; never for what a downloaded file says."""
-    module, _, name = source.partition(":")
+def load_object(address: str) -> Any:
+    """What `package.module:NAME` names. For what a user typed; never for what a downloaded file says."""
+    module, _, name = address.partition(":")
     try:
-        found = getattr(importlib.import_module(module), name)
+        return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(
-            f"{source!r} could not be loaded ({error}). Give package.module:NAME, of a module that Python can import from here."
+            f"{address!r} could not be loaded ({error}). Give package.module:NAME, of a module that Python can import from here."
         ) from error
-    if source not in _plugins:
-        _plugins.append(source)
-    return found
 
 
-def plugins() -> tuple[str, ...]:
-    """Sources to load again in a new process, so that it knows the same names."""
+def plugins() -> tuple[tuple[str, str], ...]:
+    """What users named by `package.module:NAME`, for new processes to load too: registries, and what to find in them."""
     return tuple(_plugins)
+
+
+def load_plugins(known: tuple[tuple[str, str], ...]) -> None:
+    for registry, text in known:
+        load_object(registry).find(text)

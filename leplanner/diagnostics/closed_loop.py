@@ -149,7 +149,7 @@ def _drift(planner: Planner, sim: Simulator, start: Array, goal: Array, taken: A
     drifts = []
     for executed, imagined in ((actions.raw_actions(plan.blocks)[0], plan.latents), (raw, data_latents)):
         real = planner.encode(open_loop_frames(sim, start, executed, actions.block, len(goal))).unsqueeze(0)
-        drift = pairwise_distance(world, imagined, real)
+        drift = pairwise_distance(planner.dynamics, imagined, real)
         copying = world.distance(real, problem.context[:, -1])
         drifts += [drift[0].cpu().numpy(), copying[0].cpu().numpy()]
     return drifts

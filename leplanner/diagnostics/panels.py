@@ -52,7 +52,7 @@ def panel(planner: Planner, decoder: Decoder, sim: Simulator, trial: Trial) -> P
         actual=actual,
         reencoded=draw(real),
         imagined=draw(imagined[0]),
-        drift=pairwise_distance(planner.world, imagined, real.unsqueeze(0))[0].cpu().numpy(),
+        drift=pairwise_distance(planner.dynamics, imagined, real.unsqueeze(0))[0].cpu().numpy(),
         terminal=draw(torch.stack([plan.latents[0, -1] for plan in plans])),
         terminal_distance=np.array([plan.distances[0, -1].item() for plan in plans]),
     )

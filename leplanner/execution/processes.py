@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
-from ..core.registry import load_plugin, plugins
+from ..core.registry import load_plugins, plugins
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -48,7 +48,7 @@ class Processes:
                 pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _become_worker(count: int, sources: tuple[str, ...]) -> None:
+def _become_worker(count: int, known: tuple[tuple[str, str], ...]) -> None:
     """An interrupt is the parent's to handle. A killed parent must not leave workers behind: each one waits for
     its parent's end in a thread."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -62,5 +62,4 @@ def _become_worker(count: int, sources: tuple[str, ...]) -> None:
             os._exit(1)
 
     threading.Thread(target=wait_and_leave, daemon=True).start()
-    for source in sources:  # tasks and families that were named on the command line
-        load_plugin(source)
+    load_plugins(known)  # tasks and families that were named on the command line

@@ -163,7 +163,7 @@ def _tiny_scale(task: Task, recipe: str, family: str) -> Preset:
     often, on_policy, kind = {"validate_every": 50}, preset.on_policy, FAMILIES.get(family)
     density = changed(DensityTrainConfig(), steps=100, batch=64, components=4, width=32, **often)
     training = changed(PlannerTrainConfig(), steps=100, batch=32, learning_rate=1e-3, precision="fp32", **often)
-    return replace(
+    tiny = replace(
         preset,
         scale="tiny",
         collect=CollectConfig(episodes=48, steps=50, size=32),
@@ -183,6 +183,8 @@ def _tiny_scale(task: Task, recipe: str, family: str) -> Preset:
             steps=min(on_policy.steps, 100),
         ),
     )
+    adjust = task.scales.get("tiny")
+    return adjust(tiny) if adjust else tiny
 
 
 def _assembled(task: Task, preset: Preset) -> Preset:

@@ -19,9 +19,11 @@ def check_dynamics(dynamics: Dynamics, context: Tensor, past_blocks: Tensor, pla
     Shapes; finite values; the same answer twice, alone and in a batch; later blocks leave earlier latents alone;
     gradients reach every block of the plan and never the world's weights.
     """
-    if not isinstance(dynamics, Dynamics):
+    lacking = [name for name in ("latent", "rollout", "distance") if not hasattr(dynamics, name)]
+    if lacking:
         raise ValueError(
-            f"{type(dynamics).__name__} must have `latent`, rollout(context, past_blocks, plan) and distance(latents, goal)."
+            f"{type(dynamics).__name__} has no {', '.join(lacking)}: a world has `latent` (lp.LatentSpec), "
+            "rollout(context, past_blocks, plan) and distance(latents, goal)."
         )
     if len(context) < 2:
         raise ValueError("Checking batch independence needs at least two rows; give a larger batch.")

@@ -176,6 +176,8 @@ def train_planner(
     keep_freed_memory()
     runtime = runtime or Runtime()
     check_density(density, world, config)
+    if not 0.0 <= config.init_average <= 1.0:
+        raise ValueError(f"--init-average is a weight from 0 to 1; got {config.init_average}.")
     train, held_out = plan_windows(world, cache, config.pad_prob, config.recovery_prob, config.far_goal_prob)
     device = runtime.torch_device
     with torch.random.fork_rng(devices=[]):

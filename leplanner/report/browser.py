@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..artifacts import read_lines
-from ..evaluation.videos import Video, load_video, video_path
+from ..evaluation.videos import Video, load_video
 from ..tasks import get_task
 from .pictures import data_uri, outlined, sprite
-from .tables import Evaluation, counted_trials
+from .tables import Evaluation, counted_trials, find_video
 
 COLUMNS = 8  # of executed frames in their picture
 OUTCOMES = {"held": "reached and held", "left": "reached, not held", "missed": "not reached"}
@@ -34,13 +34,12 @@ def browsable(folder: Path, evaluation: Evaluation) -> list[dict[str, Any]]:
         place, method = methods[row["method"], row["replan"]]
         if row["trial"] not in counted[method.trials]:  # of a longer run, or raised for another method
             continue
-        settings = (evaluation.manifest, evaluation.seed, evaluation.settings, method.weights)
-        path = video_path(folder, row["method"], row["replan"], row["trial"], *settings)
+        path = find_video(folder, evaluation, method, row["trial"])
         setting = f"{task.title}, {evaluation.protocol}, {evaluation.offset} ahead"
         about = {"task": setting, "method": method.label, "trial": row["trial"], "place": place}
         about |= {"outcome": outcome(row), "first": row["outcome"]["first_success"], "unit": task.error_unit}
         about |= {"error": _number(row["outcome"]["final_error"]), "video": None}
-        if path.exists():
+        if path is not None:
             about["video"] = _player_data(load_video(path), folder / "imagined" / path.name)
         listed.append(about)
     return sorted(listed, key=lambda about: (about["place"], about["trial"]))

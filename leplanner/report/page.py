@@ -16,12 +16,12 @@ import numpy as np
 from ..artifacts import atomic_path, read_json
 from ..control.methods import DEFAULT, METHODS, REQUIREMENTS, capability_table, methods_of
 from ..evaluation.metrics import HEADLINE, HOLD_STEPS
-from ..evaluation.videos import Video, load_video, video_path
+from ..evaluation.videos import Video, load_video
 from ..tasks import get_task
 from . import figures, picture_figures
 from .browser import OUTCOMES, browsable
 from .pictures import FRAME_MS, REACHED, animation, data_uri, framed, with_unit
-from .tables import Evaluation, MethodRow, counted_trials, metric_title, read_evaluation
+from .tables import Evaluation, MethodRow, counted_trials, find_video, metric_title, read_evaluation
 
 STRIPS = 4  # videos of ours that are also laid out as strips
 PROFILED = ("arrival-hold", "fixed-terminal")  # variants whose arrival profiles are drawn beside each other
@@ -262,10 +262,9 @@ def _videos(folder: Path, evaluation: Evaluation) -> dict[tuple[str, int, int], 
     """By method, m and trial, in the table's order."""
     videos = {}
     for row in evaluation.methods:
-        settings = (evaluation.manifest, evaluation.seed, evaluation.settings, row.weights)
         for trial in counted_trials(folder, row.trials):
-            path = video_path(folder, row.method, row.replan, trial, *settings)
-            if path.exists():
+            path = find_video(folder, evaluation, row, trial)
+            if path is not None:
                 videos[row.method, row.replan, trial] = load_video(path)
     return videos
 

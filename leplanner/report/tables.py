@@ -10,6 +10,7 @@ from .. import baselines  # noqa: F401  (registers every method)
 from ..artifacts import read_json, read_lines
 from ..control.methods import GRAY, METHODS
 from ..evaluation.metrics import METRICS
+from ..evaluation.videos import video_path
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,15 @@ def read_evaluation(folder: Path) -> Evaluation:
         command=summary.get("command", ""),
         provenance=summary.get("provenance", {}),
     )
+
+
+def find_video(folder: Path, evaluation: Evaluation, row: MethodRow, trial: int) -> Path | None:
+    """The file of a recorded trial. A method that is not registered has none: what its name depends on is not known."""
+    if row.method not in METHODS:
+        return None
+    settings = (evaluation.manifest, evaluation.seed, evaluation.settings, row.weights)
+    path = video_path(folder, row.method, row.replan, trial, *settings)
+    return path if path.exists() else None
 
 
 def _method_row(value: dict[str, Any], reference: str, settings: dict[str, Any]) -> MethodRow:

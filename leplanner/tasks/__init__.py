@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..core.registry import Registry, load_plugin
+from ..core.registry import Registry
 from . import cube, pusht, reacher, tworoom
 from .spec import Behavior, Simulator, Task
 
-TASKS: Registry[Task] = Registry("task", "leplanner.tasks")
+TASKS: Registry[Task] = Registry("task", "leplanner.tasks", address="leplanner.tasks:TASKS")
 for module in (tworoom, pusht, reacher, cube):
     TASKS.register(module.TASK)
 
@@ -22,7 +22,7 @@ def get_task(name: str) -> Task:
 
 def find_task(text: str) -> Task:
     """What a user typed: a registered name, or `package.module:TASK`, which is imported and registered."""
-    return register_task(load_plugin(text)) if ":" in text else get_task(text)
+    return TASKS.find(text)
 
 
 __all__ = ["TASKS", "Behavior", "Simulator", "Task", "find_task", "get_task", "register_task"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,7 +25,7 @@ from ..artifacts import (
 from ..core.actions import ActionSpec
 from ..core.dynamics import capability
 from ..core.latent import LatentSpec
-from ..core.registry import Registry, load_plugin
+from ..core.registry import Registry
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -93,7 +92,7 @@ class WorldFamily:
     export_release: Callable[[World, Path, str], None] | None = None
 
 
-FAMILIES: Registry[WorldFamily] = Registry("world family", "leplanner.worlds")
+FAMILIES: Registry[WorldFamily] = Registry("world family", "leplanner.worlds", address="leplanner.worlds:FAMILIES")
 
 
 def register_world(family: WorldFamily) -> WorldFamily:
@@ -103,7 +102,7 @@ def register_world(family: WorldFamily) -> WorldFamily:
 
 def find_family(text: str) -> WorldFamily:
     """What a user typed: a registered name, or `package.module:FAMILY`, which is imported and registered."""
-    return register_world(load_plugin(text)) if ":" in text else FAMILIES.get(text)
+    return FAMILIES.find(text)
 
 
 @dataclass(frozen=True)
@@ -182,7 +181,7 @@ class World:
         """With new weights, from torch's generator."""
         return World(FAMILIES.get(spec.family).build(spec.network), spec)
 
-    @cached_property
+    @property
     def latent(self) -> LatentSpec:
         return self.spec.latent
 

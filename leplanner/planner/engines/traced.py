@@ -162,9 +162,8 @@ def _traced(
                 dynamo=False,
             )
         except Exception as error:
-            first_line = next(iter(str(error).splitlines()), "no message")
             raise ValueError(
-                f"torch could not export this planner to ONNX ({type(error).__name__}: {first_line}). Its world's rollout, "
+                f"torch could not export this planner to ONNX ({type(error).__name__}: {_first_line(error)}). Its world's rollout, "
                 'distance or encoder uses an operation that cannot be traced. Use engine="eager" or "compiled".'
             ) from error
     _check(module, file.getvalue(), inputs, outputs, free, fixed)
@@ -200,7 +199,7 @@ def _check(
         known = {value.name for value in session.get_inputs()}
         actual = session.run(outputs, {name: value.numpy() for name, value in others.items() if name in known})
     except Exception as error:  # ONNX Runtime's errors have no common type
-        raise ValueError(_untraceable(f"the graph does not run: {error}")) from error
+        raise ValueError(_untraceable(f"the graph does not run: {_first_line(error)}")) from error
     pairs = zip(expected if isinstance(expected, tuple) else (expected,), map(torch.from_numpy, actual), strict=True)
     for name, (ours, theirs) in zip(outputs, pairs, strict=True):
         if ours.shape != theirs.shape or (ours - theirs).abs().max() > TOLERANCE * ours.abs().max().clamp(min=1.0):
@@ -212,6 +211,10 @@ def _untraceable(reason: str) -> str:
         f"torch's ONNX export of this planner is wrong ({reason}). Its world's rollout, distance or encoder depends on its "
         'inputs in a way that cannot be traced, such as an `if` on their values. Use engine="eager" or "compiled".'
     )
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "no message")
 
 
 @contextlib.contextmanager
@@ -229,13 +232,22 @@ def _traced_lengths() -> Iterator[None]:
         builtins.len = _LEN
 
 
+def _rename_inputs(node: Any, names: dict[str, str]) -> None:
+    """Also inside branches and loops, which read the values around them by name."""
+    node.input[:] = [names.get(name, name) for name in node.input]
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            for inner in graph.node:
+                _rename_inputs(inner, names)
+
+
 class _Joined:
     """Copies of exported graphs, one after another, that share their weights."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
         self.initializers: dict[str, Any] = {}
-        self.stored_as: dict[str, str] = {}  # by a part's and a weight's name, and by content: draft and revision share weights
+        self.stored_as: dict[str, str] = {}  # a weight's place by its name, and by its content: parts share weights
         self.placed = 0
 
     def constant(self, name: str, value: Tensor) -> str:
@@ -256,7 +268,7 @@ class _Joined:
         for node in graph.node:
             copied = copy.deepcopy(node)
             names |= {output: prefix + output for output in node.output if output}
-            copied.input[:] = [names.get(name, name) for name in node.input]
+            _rename_inputs(copied, names)
             copied.output[:] = [names.get(name, name) for name in node.output]
             copied.name = prefix + node.name
             self.nodes.append(copied)

@@ -1,0 +1,133 @@
+"""What is installed, what works, and what to do about the rest."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..tasks import TASKS, Task, find_task
+from . import Note, no_note
+
+PACKAGES = (
+    "torch",
+    "numpy",
+    "h5py",
+    "safetensors",
+    "stable-worldmodel",
+    "gymnasium",
+    "mujoco",
+    "dm-control",
+    "ogbench",
+    "pymunk",
+    "pygame",
+)
+SIM_CURE = "pip install 'leplanner[sim]'"
+EXPORT_CURE = "pip install 'leplanner[export]'"
+ABOUT_RENDERING = re.compile(r"gl\b|\begl|\bglx|\bglfw|opengl|osmesa|render", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Finding:
+    check: str
+    ok: bool
+    detail: str
+    cure: str = ""  # empty where the check passed
+
+
+def examine(tasks: Sequence[str] = (), note: Note = no_note) -> list[Finding]:
+    """Versions, device, rendering, and each task created, reset, stepped and rendered. `tasks`: registered names or
+    package.module:TASK; all registered ones if empty."""
+    findings = [*_machine(), *_packages()]
+    findings.append(_try("write access", _can_write, lambda error: "choose a folder you may write to"))
+    for name in tasks or TASKS.names():
+        note(f"trying {name}")
+        findings.append(_examine_task(name))
+    return findings
+
+
+def _machine() -> list[Finding]:
+    import torch
+
+    from ..tasks.swm_runtime import choose_gl_backend
+    from ..training.precision import pick_device, pick_precision
+
+    device = pick_device()
+    return [
+        Finding("python", True, f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
+        Finding("device", True, f"{device}, {torch.get_num_threads()} threads of {os.cpu_count()} cores"),
+        Finding("training precision", True, f"{pick_precision('auto', device)} (the faster here)"),
+        _try("planning engine", lambda: _engine(device.type), lambda error: EXPORT_CURE),
+        Finding("GL backend", True, choose_gl_backend()),
+    ]
+
+
+def _engine(device: str) -> str:
+    from ..control.loaded import load
+    from ..planner.engines import pick_engine
+    from ..zoo import shipped
+
+    planner = load(next(iter(shipped())), device=device)
+    return ": ".join(pick_engine("auto", planner.dynamics, planner.model))
+
+
+def _packages() -> list[Finding]:
+    findings = []
+    for package in PACKAGES:
+        try:
+            findings.append(Finding(package, True, importlib.metadata.version(package)))
+        except importlib.metadata.PackageNotFoundError:
+            findings.append(Finding(package, False, "not installed", SIM_CURE))
+    return findings
+
+
+def _can_write() -> str:
+    with tempfile.NamedTemporaryFile(dir=Path.cwd()):
+        return "the working folder is writable"
+
+
+def _examine_task(name: str) -> Finding:
+    check = f"task {name}"
+    try:
+        task = find_task(name)
+    except ValueError as error:
+        return Finding(check, False, str(error), f"known: {', '.join(TASKS)}")
+    return _try(check, lambda: _try_task(task), _simulator_cure)
+
+
+def _try_task(task: Task) -> str:
+    sim = task.simulate()
+    try:
+        rng = np.random.default_rng(0)
+        sim.start(rng)
+        before = sim.state()
+        sim.step(task.behavior(sim, rng).act().astype(np.float32))
+        frame = sim.render(64)
+        if frame.shape != (64, 64, 3) or frame.std() < 1.0:
+            raise RuntimeError("the rendered frame is blank")
+        moved = float(np.abs(sim.state() - before).max())
+        return f"created, reset, stepped (state moved by {moved:.3g}), rendered"
+    finally:
+        sim.close()
+
+
+def _simulator_cure(error: Exception) -> str:
+    from ..tasks.swm_runtime import GL_PACKAGES
+
+    if ABOUT_RENDERING.search(f"{type(error).__name__}: {error}"):
+        return f"apt-get install {' '.join(GL_PACKAGES)}, or set MUJOCO_GL"
+    return SIM_CURE
+
+
+def _try(check: str, run: Callable[[], str], cure: Callable[[Exception], str]) -> Finding:
+    try:
+        return Finding(check, True, run())
+    except Exception as error:  # whatever fails is a finding
+        return Finding(check, False, f"{type(error).__name__}: {error}", cure(error))

@@ -1,0 +1,93 @@
+"""A planner's training step, plain and fast, measured in turns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..core.config import changed
+from ..core.dynamics import imagination
+from ..core.problem import PlanProblem
+from ..density.mixture import Density, MixtureDensity
+from ..pipeline.presets import get_preset
+from ..planner.fast import FastPlanner, fast_dynamics
+from ..planner.objectives import LossInputs, Sample
+from ..planner.planner import planner_for
+from ..planner.train import planner_losses
+from ..tasks import Task
+from ..training.loop import TrainState
+from ..training.precision import keep_freed_memory, matmul_gflops, pick_precision
+from ..training.runtime import Runtime
+from ..worlds import World
+from . import Note, no_note
+from .plan import random_planner
+
+
+def bench_train(
+    task: Task,
+    scale: str = "compact",
+    family: str = "lewm",
+    batch: int | None = None,
+    repeats: int = 15,
+    note: Note = no_note,
+) -> dict[str, Any]:
+    """On the CPU with torch's current threads. The plain step is eager fp32; the fast one is what `train_planner` compiles, without
+    the perturbed starts of some presets. `batch`: problems in a batch, the preset's if none is given."""
+    keep_freed_memory()
+    preset, runtime = get_preset(task, scale, family=family), Runtime("cpu")
+    training = preset.training
+    precision = pick_precision(training.optim.precision, runtime.torch_device)
+    config = changed(training, batch=batch or training.optim.batch, warmup=None)  # as many repeats as requested
+    world = random_planner(task, scale, family).world
+    spec = world.spec
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        mixture = MixtureDensity(preset.density.model, spec.latent, spec.context, spec.actions.block_dim)
+        models = {name: planner_for(world, preset.planner) for name in ("plain", "fast")}
+        sample = _random_sample(config.optim.batch, world, preset.planner.horizon)
+    density = Density(mixture, 1.0)
+
+    def stepper(name: str) -> Callable[[], object]:
+        model, fast = models[name], name == "fast"
+        optim = changed(config.optim, precision=precision if fast else "fp32")
+        state = TrainState(model, optim, runtime, "bench")
+        forward, dynamics = (FastPlanner(model), fast_dynamics(world)) if fast else (model, world)
+
+        def losses(generator: torch.Generator) -> dict[str, Tensor]:
+            plans = forward(sample.problem, imagination(dynamics, sample.problem))
+            return planner_losses(LossInputs(plans, sample, world, density, preset.block), config)
+
+        return lambda: state.step(losses)
+
+    steps = {name: stepper(name) for name in models}
+    note("compiling the fast step")
+    began = time.monotonic()
+    for step in steps.values():
+        step()
+        step()
+    compile_seconds = time.monotonic() - began
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(repeats):
+        for name, step in steps.items():
+            start = time.perf_counter()
+            step()
+            times[name].append(time.perf_counter() - start)
+    seconds = {name: float(np.median(values)) for name, values in times.items()}
+    size = config.optim.batch
+    report = {"task": task.name, "scale": scale, "family": family, "batch": size, "threads": torch.get_num_threads()}
+    report |= {"precision": precision, "matmul_gflop_per_s": matmul_gflops(torch.float32, size=2048)}
+    report |= {"first_steps_s": compile_seconds, "ratio": seconds["plain"] / seconds["fast"]}
+    return report | {"rows": [{"step": name, "seconds": s, "samples_per_s": size / s} for name, s in seconds.items()]}
+
+
+def _random_sample(batch: int, world: World, horizon: int) -> Sample:
+    latent, context, block_dim = world.spec.latent.shape, world.spec.context, world.spec.actions.block_dim
+    shapes = ((context, *latent), (context - 1, block_dim), latent)
+    problem = PlanProblem(*(torch.randn(batch, *shape) for shape in shapes))
+    reference, known = torch.randn(batch, horizon, *latent), torch.ones(batch, dtype=torch.bool)
+    return Sample(problem, torch.randint(1, horizon + 1, (batch,)), reference, known)

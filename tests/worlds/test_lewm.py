@@ -1,0 +1,251 @@
+"""LeWM against stable-worldmodel's own, in float64; and the laws of a frozen world."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from leplanner.worlds.world import World, WorldSpec, load_strictly, load_world, save_world
+
+from leplanner.pipeline.presets import compact, paper, tiny
+from leplanner.tasks.swm_runtime import import_swm
+from leplanner.worlds.lewm.encoders import ViTConfig
+from leplanner.worlds.lewm.model import LeWM, LeWMConfig
+from leplanner.worlds.lewm.sigreg import sigreg
+
+
+def reference_lewm(config: LeWMConfig):
+    """The released architecture, assembled from stable-worldmodel's parts and transformers' ViT."""
+    lewm, module = import_swm("stable_worldmodel.wm.lewm"), import_swm("stable_worldmodel.wm.lewm.module")
+    from transformers import ViTConfig as HFConfig
+    from transformers import ViTModel
+
+    vit = config.encoder
+    encoder = ViTModel(
+        HFConfig(
+            hidden_size=vit.width,
+            num_hidden_layers=vit.depth,
+            num_attention_heads=vit.heads,
+            intermediate_size=vit.width * vit.mlp_ratio,
+            image_size=vit.frame_size,
+            patch_size=vit.patch,
+        ),
+        add_pooling_layer=False,
+        use_mask_token=False,
+    )
+    predictor = module.Predictor(
+        num_frames=config.context,
+        depth=config.depth,
+        heads=config.heads,
+        mlp_dim=config.mlp,
+        input_dim=config.latent,
+        hidden_dim=config.latent,
+        output_dim=config.latent,
+        dim_head=config.head_dim,
+        dropout=config.dropout,
+    )
+    return lewm.LeWM(
+        encoder=encoder,
+        predictor=predictor,
+        action_encoder=module.Embedder(input_dim=config.block_dim, emb_dim=config.latent),
+        projector=module.MLP(vit.width, config.projector, config.latent, norm_fn=torch.nn.BatchNorm1d),
+        pred_proj=module.MLP(config.latent, config.projector, config.latent, norm_fn=torch.nn.BatchNorm1d),
+    )
+
+
+def randomise(model: torch.nn.Module, scale: float = 0.08, seed: int = 0) -> None:
+    """Random weights everywhere: the zero-initialized modulations would hide half the model."""
+    generator = torch.Generator().manual_seed(seed)
+    for name, tensor in model.state_dict().items():
+        if tensor.is_floating_point():
+            noise = torch.randn(tensor.shape, generator=generator, dtype=torch.float64) * scale
+            tensor.copy_(noise.abs() + 0.5 if "running_var" in name else noise)
+
+
+@pytest.fixture(scope="module")
+def pair():
+    """The reference and ours with the same float64 weights, at the full released size."""
+    config = paper("pusht").model
+    reference, ours = reference_lewm(config).double().eval(), LeWM(config).double().eval()
+    randomise(reference)
+    # the reference's action encoder casts to float32 by itself; keep it in float64
+    reference.action_encoder.forward = lambda x: reference.action_encoder.embed(
+        reference.action_encoder.patch_embed(x.permute(0, 2, 1)).permute(0, 2, 1)
+    )
+    load_strictly(ours, reference.state_dict(), "the reference")
+    return reference, ours
+
+
+def test_released_size(pair):
+    _, ours = pair
+    assert len(ours.state_dict()) == 303
+    parameters = {
+        name: sum(p.numel() for p in module.parameters()) / 1e6
+        for name, module in [("all", ours), *ours.named_children()]
+    }
+    assert round(parameters["all"], 2) == 18.03
+    assert {name: round(value, 2) for name, value in parameters.items() if name != "all"} == {
+        "encoder": 5.5,
+        "predictor": 10.79,
+        "action_encoder": 0.16,
+        "projector": 0.79,
+        "pred_proj": 0.79,
+    }
+
+
+@torch.no_grad()
+def test_encode_predict_and_rollout_agree_with_stable_worldmodel(pair):
+    reference, ours = pair
+    generator = torch.Generator().manual_seed(1)
+    frames = torch.randn(2, 3, 3, 224, 224, generator=generator, dtype=torch.float64)
+    blocks = torch.randn(2, 7, 10, generator=generator, dtype=torch.float64)
+
+    expected = reference.encode({"pixels": frames})["emb"]
+    latents = ours.encode(frames.flatten(0, 1)).unflatten(0, (2, 3))
+    assert (latents - expected).abs().max() < 1e-8
+
+    expected = reference.predict(latents, reference.action_encoder(blocks[:, :3]))
+    assert (ours.predict(latents, blocks[:, :3]) - expected).abs().max() < 1e-8
+
+    info = {"pixels": frames[:, None], "emb": latents[:, None]}
+    expected = reference.rollout(info, blocks[:, None])["predicted_emb"][:, 0, 3:]
+    imagined = ours.rollout(latents, blocks[:, :2], blocks[:, 2:])
+    assert imagined.shape == (2, 5, 192)
+    assert (imagined - expected).abs().max() < 1e-8
+
+
+@pytest.fixture(scope="module")
+def small():
+    torch.manual_seed(0)
+    model = LeWM(tiny("tworoom").model)
+    randomise(model, scale=0.3)
+    return World(model, WorldSpec("tworoom", model.config, 5, (0.1, 0.2), (0.5, 0.6)))
+
+
+def problem(world: World, batch: int, seed: int = 0):
+    generator = torch.Generator().manual_seed(seed)
+    config = world.spec.model
+    sizes = ((config.context, config.latent), (config.context - 1, config.block_dim), (5, config.block_dim))
+    return [torch.randn(batch, *size, generator=generator) for size in sizes]
+
+
+def test_frozen_world_is_batch_independent(small, rng):
+    frames = rng.integers(0, 256, (16, 32, 32, 3)).astype("uint8")
+    together = small.encode(frames)
+    alone = torch.cat([small.encode(frame[None]) for frame in frames])
+    assert torch.allclose(together, alone, atol=1e-5)
+    inputs = problem(small, 16)
+    with torch.no_grad():
+        together = small.rollout(*inputs)
+        backwards = small.rollout(*(x.flip(0) for x in inputs)).flip(0)
+        alone = torch.cat([small.rollout(*(x[i : i + 1] for x in inputs)) for i in range(16)])
+    assert torch.allclose(together, alone, atol=1e-5)
+    assert torch.allclose(together, backwards, atol=1e-5)
+
+
+def test_a_keypoint_is_placed_in_full_precision_under_autocast(rng):
+    """Only the convolutions may round: what they found must come out as it does without autocast, bit for bit."""
+    model = LeWM(tiny("tworoom").model).eval()
+    randomise(model)
+    heat = torch.from_numpy(rng.normal(size=(2, 16, 8, 8))).float()
+    model.encoder.convolutions, model.encoder.heat = torch.nn.Identity(), torch.nn.Identity()
+    with torch.no_grad():
+        expected = model.encode(heat)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert torch.equal(model.encode(heat), expected)
+
+
+def test_gradients_reach_the_plan_and_never_the_weights(small):
+    context, past, plan = problem(small, 3)
+    plan.requires_grad_()
+    small.rollout(context, past, plan)[:, -1].square().sum().backward()
+    assert (plan.grad.abs().amax(dim=(0, 2)) > 0).all()
+    assert all(p.grad is None for p in small.model.parameters())
+
+
+def test_a_block_changes_only_what_comes_after_it(small):
+    context, past, plan = problem(small, 2)
+    changed = plan.clone()
+    changed[:, 2] += 1.0
+    with torch.no_grad():
+        before, after = small.rollout(context, past, plan), small.rollout(context, past, changed)
+    assert torch.equal(before[:, :2], after[:, :2])
+    assert (before[:, 2] - after[:, 2]).abs().max() > 1e-3
+
+
+def test_wrong_shapes_are_explained(small, rng):
+    context, past, plan = problem(small, 2)
+    with pytest.raises(ValueError, match="needs 3 context latents"):
+        small.rollout(context[:, :2], past, plan)
+    with pytest.raises(ValueError, match="Resize them first"):
+        small.encode(rng.integers(0, 256, (1, 48, 48, 3)).astype("uint8"))
+    with pytest.raises(ValueError, match="must be uint8"):
+        small.encode(torch.zeros(1, 32, 32, 3))
+
+
+def test_save_and_load_are_the_identity(small, tmp_path):
+    save_world(small, tmp_path / "w")
+    loaded = load_world(tmp_path / "w")
+    assert loaded.spec == small.spec
+    assert loaded.digest == small.digest
+    inputs = problem(small, 2)
+    assert torch.equal(loaded.rollout(*inputs), small.rollout(*inputs))
+    assert not loaded.model.training
+    assert not any(p.requires_grad for p in loaded.model.parameters())
+
+
+def test_a_config_that_lacks_or_has_too_much_is_explained(small):
+    told = small.spec.to_json()
+    with pytest.raises(ValueError, match="WorldSpec has no field color; it has"):
+        WorldSpec.from_json(told | {"color": "blue"})
+    with pytest.raises(ValueError, match="WorldSpec needs block; found"):
+        WorldSpec.from_json({name: value for name, value in told.items() if name != "block"})
+
+
+def test_a_damaged_world_is_refused(small, tmp_path):
+    save_world(small, tmp_path / "w")
+    other = World(LeWM(small.spec.model), small.spec)
+    save_world(other, tmp_path / "other")
+    (tmp_path / "other" / "world.safetensors").replace(tmp_path / "w" / "world.safetensors")
+    with pytest.raises(ValueError, match="do not match the digest"):
+        load_world(tmp_path / "w")
+    with pytest.raises(ValueError, match="leplanner world train"):
+        load_world(tmp_path / "nowhere")
+
+
+def test_sigreg_equals_stable_worldmodels():
+    reference = import_swm("stable_worldmodel.wm.loss").SIGReg(knots=17, num_proj=64)
+    latents = torch.randn(4, 50, 24, generator=torch.Generator().manual_seed(2)) * 1.3 + 0.2
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        expected = reference(latents)
+    ours = sigreg(latents, 64, torch.Generator().manual_seed(5))
+    assert torch.allclose(ours, expected, rtol=1e-4)
+
+
+def test_sigreg_is_small_for_a_normal_and_large_otherwise():
+    generator = torch.Generator().manual_seed(0)
+    normal = torch.randn(1, 4000, 16, generator=generator)
+    uniform = (torch.rand(1, 4000, 16, generator=generator) - 0.5) * 12**0.5  # same mean and variance, another shape
+    collapsed = normal * torch.eye(16)[0]
+    values = [float(sigreg(x, 256, torch.Generator().manual_seed(1))) for x in (normal, normal * 2, collapsed)]
+    assert values[0] * 20 < values[1] < values[2]
+    assert float(sigreg(uniform[..., :1], 8, torch.Generator())) > 5 * values[0]
+
+
+@pytest.mark.parametrize("task", ["tworoom", "pusht", "reacher", "cube"])
+def test_what_the_paper_has_not_is_off_at_paper_scale(task):
+    scale = paper(task)
+    config = scale.planner_train
+    assert scale.on_policy_train == config
+    assert (scale.on_policy_episodes, scale.train.grounding, scale.refine.steps) == (0, 0.0, 0)
+    ours = ("smooth_weight", "tracking_weight", "perturb_prob", "recovery_prob", "far_goal_prob", "init_average")
+    assert [getattr(config, name) for name in ours] == [0.0] * 6
+
+
+def test_scales_build_and_paper_scale_is_the_default():
+    assert paper("pusht").model == LeWMConfig(encoder=ViTConfig(), block_dim=10)
+    assert paper("cube").model.block_dim == 25
+    for name in ("tworoom", "pusht", "reacher", "cube"):
+        scale = compact(name)
+        assert scale.model.encoder.frame_size == scale.collect.size
+        LeWM(scale.model)

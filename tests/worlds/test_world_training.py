@@ -1,0 +1,153 @@
+"""World training: learns, resumes bit for bit, and fails clearly."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from leplanner.worlds.world import WorldSpec, load_world, normalize, save_world
+
+from leplanner.data.windows import ActionScale, WorldWindows
+from leplanner.pipeline.presets import tiny
+from leplanner.tasks import TASKS
+from leplanner.training.loop import prefetch
+from leplanner.training.precision import pick_device, pick_precision
+from leplanner.worlds.lewm.model import LeWM
+from leplanner.worlds.probe import probe_world
+from leplanner.worlds.train import train_world
+from leplanner.worlds.validate import calibrate, ridge
+
+PRESET = tiny("tworoom")
+TASK = TASKS["tworoom"]
+
+
+def run(episodes, out, stop_after=None, **changes):
+    config = replace(PRESET.train, **{"steps": 12, "batch": 8, "validate_every": 4, "precision": "fp32", **changes})
+    return train_world(TASK, episodes, PRESET.model, config, out, device="cpu", stop_after=stop_after)
+
+
+@pytest.mark.parametrize("grounding", [0.0, 1.0])
+def test_a_stopped_run_continues_bit_for_bit(tworoom, tmp_path, grounding):
+    whole = run(tworoom, tmp_path / "whole", grounding=grounding)
+    run(tworoom, tmp_path / "parts", stop_after=5, grounding=grounding)
+    assert not (tmp_path / "parts" / "config.json").exists()
+    parts = run(tworoom, tmp_path / "parts", grounding=grounding)
+    assert parts.digest == whole.digest
+    assert load_world(tmp_path / "parts").digest == whole.digest
+    lines = [json.loads(line) for line in (tmp_path / "parts" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [4, 8, 12]
+    expected = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["loss"] for line in lines] == [line["loss"] for line in expected]
+
+
+def test_another_seed_is_another_world(tworoom, tmp_path):
+    assert run(tworoom, tmp_path / "a", steps=2).digest != run(tworoom, tmp_path / "b", steps=2, seed=1).digest
+
+
+def test_a_folder_of_another_run_is_left_alone(tworoom, tmp_path):
+    run(tworoom, tmp_path, stop_after=2)
+    before = (tmp_path / "checkpoint.pt").read_bytes()
+    with pytest.raises(ValueError, match="another configuration or dataset"):
+        run(tworoom, tmp_path, learning_rate=1e-5)
+    assert (tmp_path / "checkpoint.pt").read_bytes() == before
+
+
+def test_training_learns(tworoom, tmp_path):
+    """On 20 episodes the state head explains the training frames, and a probe finds the dot in held-out ones."""
+    world = run(tworoom, tmp_path, steps=150, batch=32, grounding=1.0, validate_every=150)
+    (line,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(line)["state"] < 0.3  # 1 is knowing nothing
+    report = probe_world(world, TASK, tworoom)
+    assert np.mean(list(report.rmse.values())) < 30  # px; a dot anywhere in the rooms would err by 55
+
+
+def test_calibration_measures_the_statistics_of_the_weights_as_they_are(tworoom):
+    """After it, normalized activations over the same batches have mean 0 and variance 1, whatever ran before."""
+    spec = WorldSpec("tworoom", PRESET.model, 5, (0.0, 0.0), (1.0, 1.0))
+    model = LeWM(PRESET.model)
+    windows = WorldWindows(tworoom, np.arange(20), ActionScale(np.zeros(2), np.ones(2)), 5, 3)
+    model.projector.net[1].running_mean += 100.0
+    calibrate(model, spec, windows, batches=4)
+    rng = np.random.default_rng(1)  # the batches that calibration draws
+    frames = np.concatenate([windows.draw(rng, 64).frames.reshape(-1, 32, 32, 3) for _ in range(4)])
+    with torch.no_grad():
+        hidden = model.projector.net[:2](model.encoder(normalize(torch.from_numpy(frames), spec)))
+    assert hidden.mean(0).abs().max() < 1e-2
+    assert (hidden.var(0) - 1).abs().max() < 0.2
+    assert not model.training
+    assert model.projector.net[1].momentum == 0.1
+
+
+def test_divergence_stops_before_the_checkpoint_is_touched(tworoom, tmp_path):
+    run(tworoom, tmp_path, stop_after=3, grounding=1.0)
+    checkpoint = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
+    checkpoint["state"]["state_head.bias"].fill_(float("inf"))
+    torch.save(checkpoint, tmp_path / "checkpoint.pt")
+    before = (tmp_path / "checkpoint.pt").read_bytes()
+    with pytest.raises(FloatingPointError, match="not finite at step 3"):
+        run(tworoom, tmp_path, grounding=1.0)
+    assert (tmp_path / "checkpoint.pt").read_bytes() == before
+
+
+def test_a_world_that_stands_there_is_not_trained_over(tiny_world, tworoom, tmp_path):
+    save_world(tiny_world, tmp_path)
+    with pytest.raises(ValueError, match="already holds a model"):
+        run(tworoom, tmp_path)
+    assert load_world(tmp_path).digest == tiny_world.digest
+
+
+def test_precision_is_decided_once_a_run(tworoom, tmp_path):
+    """Measuring again on resume could choose otherwise, and the run would not continue bit for bit."""
+    run(tworoom, tmp_path, stop_after=2, precision="auto")
+    checkpoint = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
+    other = "bf16" if checkpoint["precision"] == "fp32" else "fp32"
+    torch.save(checkpoint | {"precision": other}, tmp_path / "checkpoint.pt")
+    run(tworoom, tmp_path, precision="auto", stop_after=3)
+    assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["precision"] == other
+
+
+def test_metrics_tell_of_the_probe_and_of_the_loader(tworoom, tmp_path):
+    run(tworoom, tmp_path, steps=4)
+    (line,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert {"probe_agent_x", "probe_agent_y", "held_out_error", "loader_share", "frames_per_s"} <= set(json.loads(line))
+
+
+def test_frames_of_another_size_are_refused(tworoom, tmp_path):
+    model = replace(PRESET.model, encoder=replace(PRESET.model.encoder, frame_size=64))
+    with pytest.raises(ValueError, match="32x32 px, the world wants 64 px"):
+        train_world(TASK, tworoom, model, PRESET.train, tmp_path)
+
+
+def test_ridge_recovers_a_linear_map(rng):
+    x = rng.normal(size=(500, 8))
+    weights, level = rng.normal(size=(8, 3)), rng.normal(size=3)
+    fitted = ridge(x, x @ weights + level, strength=1e-9)
+    new = rng.normal(size=(20, 8))
+    assert np.allclose(fitted(new), new @ weights + level, atol=1e-6)
+
+
+def test_prefetch_keeps_order_and_raises_the_error_of_drawing():
+    assert list(prefetch(lambda n: n * n, range(50))) == [n * n for n in range(50)]
+
+    def breaks(number):
+        if number == 4:
+            raise ValueError("drawing broke")
+        return number
+
+    items = prefetch(breaks, range(9))
+    assert [next(items) for _ in range(4)] == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="drawing broke"):
+        next(items)
+
+
+def test_devices_and_precision_are_chosen_or_refused():
+    assert pick_device("cpu").type == "cpu"
+    with pytest.raises(ValueError, match="this machine has"):
+        pick_device("gpu")
+    assert pick_precision("auto", torch.device("cpu")) in ("fp32", "bf16")
+    assert pick_precision("bf16", torch.device("cpu")) == "bf16"
+    with pytest.raises(ValueError, match="auto, fp32 or bf16"):
+        pick_precision("fp8", torch.device("cpu"))
