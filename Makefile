@@ -1,9 +1,9 @@
-# make test | test-slow | demo | check | docs | clean — each makes its own environment in .venv first
+# make test | test-slow | demo | check | docs | hooks | clean — each makes its own environment in .venv first
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: install system browser test test-slow demo check docs format clean
+.PHONY: install system browser test test-slow demo check docs format hooks clean
 
 install: $(STAMP)
 
@@ -43,6 +43,9 @@ docs: install
 format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+hooks: install
+	$(BIN)/pre-commit install
 
 clean:
 	rm -rf .venv build dist *.egg-info

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
-
-from rich.table import Table
+from typing import Annotated
 
 from ..core.config import changed
 from ..data.cache import open_cache
 from ..density.mixture import load_density
 from ..evaluation.manifest import default_budget
-from ..pipeline.ablations import REFERENCE, Ablation, get_variants, run_ablation
+from ..pipeline.ablations import Ablation, get_variants, run_ablation
 from ..pipeline.evaluating import Draw, find_manifest
+from ..report.terminal import ablation_table
 from ..worlds import load_world
 from .options import Choice, Comma, Compute, Json, MaybeInt, MaybePath, Workers
 from .progress import bar, console
@@ -87,24 +86,5 @@ class Ablate:
         if self.json_output:
             print(json.dumps(report))
             return
-        console.print(_table(report))
+        console.print(ablation_table(report))
         console.print(f"{out}  world {world.digest[:12]}, manifest {manifest.digest[:12]}")
-
-
-def _table(report: dict[str, Any]) -> Table:
-    replans = list(report["variants"][0]["success"])
-    table = Table(title=f"{report['task']}, {report['trials']} trials, {report['steps']} training steps each")
-    columns = [title for m in replans for title in (f"m = {m}", "p", "held")]
-    for title in ("variant", *columns, "D*", "off support"):
-        table.add_column(title, justify="left" if title == "variant" else "right")
-    for row in report["variants"]:
-        cells = []
-        for m in replans:
-            p = "" if row["name"] == REFERENCE else f"{row['difference'][m]['p_value']:.2g}"
-            cells += [f"{100 * row['success'][m]['value']:.0f}", p, f"{100 * row['held'][m]['value']:.0f}"]
-        fixed = row["fit"]["fixed_point"]
-        settles = f"{fixed:.4f}" if fixed is not None else "none"
-        # without corrections nothing is kept within the data's support
-        outside = f"{row['off_support']:.1%}" if row["off_support"] is not None else "none"
-        table.add_row(row["name"], *cells, settles, outside)
-    return table

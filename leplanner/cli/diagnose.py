@@ -7,12 +7,9 @@ import json
 from dataclasses import dataclass
 from typing import Annotated
 
-from rich.table import Table
-
 from ..artifacts import is_whole
-from ..diagnostics.closed_loop import ClosedLoopTables
-from ..diagnostics.imagined import ImaginedTables
 from ..pipeline.diagnosing import DiagnosisConfig, diagnose_bundle
+from ..report.terminal import diagnosis_tables
 from .options import Choice, Json, MaybeBundle, MaybePath
 from .progress import bar, console
 from .stages import Flat
@@ -71,50 +68,6 @@ class Diagnose:
             return
         if self.videos is not None:
             console.print(f"{self.videos / 'imagined'}  {diagnosis.videos} videos")
-        for table in _tables(diagnosis.imagined, diagnosis.executed):
+        for table in diagnosis_tables(diagnosis.imagined, diagnosis.executed):
             console.print(table)
         console.print(f"{out}  bundle {diagnosis.planner.digest[:12]}")
-
-
-def _tables(imagined: ImaginedTables, executed: ClosedLoopTables | None) -> list[Table | str]:
-    horizon = len(imagined.magnitudes)
-    profile = Table(
-        title=f"distance to the goal after each block, % of the start ({imagined.problems} held-out problems)"
-    )
-    for title in ("goal at q", "problems", *map(str, range(1, horizon + 1))):
-        profile.add_column(title, justify="right")
-    for q, (row, count) in enumerate(zip(imagined.profile, imagined.profile_counts, strict=True), start=1):
-        if row is not None:
-            profile.add_row(str(q), str(count), *(f"{100 * value / imagined.start:.2f}" for value in row))
-    depth = Table(title=f"what a correction buys (trained with {imagined.trained_depth})")
-    for title in ("k", "terminal", "arrival", "gain", "change"):
-        depth.add_column(title, justify="right")
-    for row in imagined.depth:
-        rest = (f"{row.gain:+.5f}", f"{row.change:.4f}") if row.gain is not None else ("", "")
-        depth.add_row(str(row.k), f"{row.terminal:.5f}", f"{row.arrival:.5f}", *rest)
-    beside = imagined.beside_the_data
-    lines = [
-        "mean |action| by block, standardized: " + " ".join(f"{value:.3f}" for value in imagined.magnitudes),
-        f"first block beside the data's: cosine {beside.cosine_mean:.3f} (median {beside.cosine_median:.3f}), differs by "
-        f"{beside.difference:.3f} of {beside.magnitude:.3f}; nearer the goal than after the data's block: our plan in "
-        f"{beside.plan_nearer:.1%}, our first block in {beside.our_block_nearer:.1%}",
-    ]
-    if imagined.off_support is not None:
-        lines.append(f"blocks that the data does not support: {imagined.off_support:.1%}")
-    if executed is not None:
-        fit = executed.fit
-        settles = (
-            f"settles at {fit.fixed_point:.4f} ({fit.low:.4f} to {fit.high:.4f} in the {fit.settled:.0%} of resamples that settle)"
-            if fit.fixed_point is not None and fit.low is not None
-            else "does not settle"
-        )
-        lines.append(
-            f"closed loop over {fit.pairs} replans of {fit.trials} trials: D' = {fit.c:.3f} D + {fit.b:.4f}, {settles}"
-        )
-        for name, drift, still in (
-            ("our plans", executed.drift, executed.drift_of_copying),
-            ("the data's actions from the same starts", executed.data_drift, executed.data_drift_of_copying),
-        ):
-            shares = " ".join(f"{100 * value / max(rest, 1e-12):.1f}" for value, rest in zip(drift, still, strict=True))
-            lines.append(f"imagined against real latents after each block, % of copying, {name}: {shares}")
-    return [profile, depth, *lines]

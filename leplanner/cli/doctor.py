@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from typing import Annotated
 
 from rich.markup import escape
 from rich.table import Table
+from tyro.conf import arg
 
 from ..bench import no_note
 from ..bench.installation import examine
@@ -14,7 +16,7 @@ from .options import Json
 from .progress import console, errors
 
 
-def doctor(tasks: tuple[str, ...] = (), json_output: Json = False) -> int:
+def doctor(tasks: Annotated[tuple[str, ...], arg(help_behavior_hint="")] = (), json_output: Json = False) -> int:
     """Check the installation: versions, device, rendering, and each task created, reset, stepped and rendered.
 
     Exits with 1 and prints the cure when something fails.

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import numpy as np
-import torch
-from rich.table import Table
 from tyro.conf import arg
 
 from ..artifacts import write_json
 from ..control.methods import SearchBudget
 from ..evaluation.latency import measure_methods
-from ..evaluation.manifest import Manifest, default_budget
-from ..evaluation.metrics import HEADLINE, METRICS
+from ..evaluation.manifest import default_budget
 from ..evaluation.runner import EvaluationConfig
-from ..evaluation.statistics import Rate
-from ..evaluation.summary import MethodSummary
 from ..pipeline.evaluating import Draw, evaluate_folder
 from ..planner.planner import load_bundle
+from ..report.terminal import evaluation_tables, latency_table, sweep_table
 from .options import Choice, Comma, Json, MaybeBundle, MaybeInt, MaybePath, MaybeStr, Workers, integers
 from .progress import bar, console, errors
 from .stages import Flat
@@ -141,12 +135,14 @@ class Evaluate:
             for row in evaluated.raised[:5]:
                 errors.print(f"trial {row.trial} of {row.method} raised: {row.error}", style="red", markup=False)
             broken += len(evaluated.raised)
-            tables = _tables(evaluated.summaries, evaluated.manifest, task.error_unit, evaluated.report["reference"])
+            tables = evaluation_tables(
+                evaluated.summaries, evaluated.manifest, task.error_unit, evaluated.report["reference"]
+            )
             if self.latency:
                 timed = measure_methods(config.methods, load_bundle(bundle), trained, budget, config.search)
                 reports[seed]["latency"] = [dataclasses.asdict(latency) for latency in timed]
                 write_json(folder / "summary.json", reports[seed])
-                tables.append(_latency_table(reports[seed]["latency"]))
+                tables.append(latency_table(reports[seed]["latency"]))
             if not self.json_output:
                 for table in tables:
                     console.print(table)
@@ -154,7 +150,7 @@ class Evaluate:
         if self.json_output:
             print(json.dumps(reports if self.draws else reports[seeds[0]]))
         elif self.draws:
-            console.print(_sweep(reports))
+            console.print(sweep_table(reports))
         if broken:
             errors.print(
                 f"{broken} trials raised and count for no method; run the same command to try them again.", style="red"
@@ -170,58 +166,3 @@ def _draws(text: str) -> list[int]:
     if first > last:
         raise ValueError(f"--draws takes FIRST..LAST, the first not after the last; got {text!r}.")
     return list(range(first, last + 1))
-
-
-def _tables(summaries: list[MethodSummary], manifest: Manifest, unit: str, reference: str) -> list[Table]:
-    title = f"{manifest.task}, {manifest.protocol}, goals {manifest.offset} actions ahead, budget {manifest.budget}"
-    metrics = [METRICS.get(name) for name in summaries[0].rates]
-    success = _empty_table(f"{title}: success and its 95 % interval, %", "n", *(metric.title for metric in metrics))
-    paired = _empty_table(f"{METRICS.get(HEADLINE).title} success, paired", "against", "difference", "95 %", "p")
-    cost = _empty_table("a decision", "transitions", "plan ms", "encode ms", "imagined", f"error, {unit}")
-    for s in summaries:
-        name, m = s.method, str(s.replan)
-        success.add_row(name, m, str(s.trials), *(_show(s.rates[metric.name]) for metric in metrics))
-        for other, d in s.differences.items():
-            interval = f"{100 * d.low:+.1f} to {100 * d.high:+.1f}"
-            paired.add_row(name, m, f"{reference} {other}", f"{100 * d.difference:+.1f}", interval, f"{d.p_value:.2g}")
-        imagined = f"{s.imagined:.3f}" if s.imagined is not None else ""
-        times = (f"{s.transitions_per_plan:,.5g}", f"{s.plan_ms:.1f}", f"{s.encode_ms:.1f}")
-        cost.add_row(name, m, *times, imagined, f"{s.values['final_error']:.3g}")
-    return [success, paired, cost] if paired.row_count else [success, cost]
-
-
-def _latency_table(rows: list[dict[str, Any]]) -> Table:
-    threads = torch.get_num_threads()
-    columns = ("plan", "p95", "encode", "p95", "transitions")
-    table = _empty_table(f"milliseconds a decision, {threads} threads, warm", *columns)
-    table.columns[1].header = "batch"
-    for row in rows:
-        times = (f"{row[name]:.1f}" for name in ("plan_ms", "plan_ms_p95", "encode_ms", "encode_ms_p95"))
-        table.add_row(row["method"], str(row["batch"]), *times, str(row["transitions"]))
-    return table
-
-
-def _empty_table(title: str, *columns: str) -> Table:
-    table = Table(title=title)
-    for column in ("method", "m", *columns):
-        table.add_column(column, justify="left" if column in ("method", "m") else "right", no_wrap=True)
-    return table
-
-
-def _show(rate: Rate) -> str:
-    return f"{100 * rate.value:.1f} {100 * rate.low:.0f}-{100 * rate.high:.0f}"  # with its 95 % interval
-
-
-def _sweep(reports: dict[int, dict[str, Any]]) -> Table:
-    """Every draw, its mean and its range; never the best alone."""
-    rates: dict[tuple[str, int], list[float]] = defaultdict(list)
-    for report in reports.values():
-        for method in report["methods"]:
-            rates[method["method"], method["replan"]].append(100 * method["rates"][HEADLINE]["value"])
-    table = Table(title=f"{METRICS.get(HEADLINE).title} success by draw, %")
-    for title in ("method", "m", *map(str, reports), "mean", "range"):
-        table.add_column(title, justify="left" if title in ("method", "m") else "right")
-    for (method, m), values in rates.items():
-        shown = [f"{value:.0f}" for value in values]
-        table.add_row(method, str(m), *shown, f"{np.mean(values):.1f}", f"{min(values):.0f}-{max(values):.0f}")
-    return table

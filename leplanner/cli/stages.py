@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from rich.table import Table
 from tyro.conf import OmitArgPrefixes
 
 from ..artifacts import read_json
@@ -18,6 +17,7 @@ from ..pipeline import stages
 from ..planner.model import PlannerConfig
 from ..planner.planner import load_bundle
 from ..planner.train import PlannerTrainConfig
+from ..report.terminal import arrival_table
 from .options import Choice, Comma, Compute, MaybeBundle, MaybePath, Workers
 from .progress import bar, console
 
@@ -175,26 +175,8 @@ class Train:
             self.init,
             bar,
         )
-        console.print(_profiles(read_json(out / "config.json")["training"]["metrics"], task.name))
+        console.print(arrival_table(read_json(out / "config.json")["training"]["metrics"], task.name))
         show_result(made)
-
-
-def _profiles(metrics: dict[str, Any], task: str) -> Table:
-    """Mean held-out distance of the final plan after each block, by how far away the goal was."""
-    start, profile = metrics["held_out_start"], metrics["held_out_profile"]
-    by_k = ", ".join(f"{distance / start:.2%}" for distance in metrics["held_out_arrival"])
-    title = f"{task}: held-out distance after each block, in % of the start's {start:.3f} (step {metrics['step']})"
-    table = Table(title=f"{title}\narrival by k: {by_k}")
-    table.add_column("goal at q")
-    for block in range(len(profile)):
-        table.add_column(f"block {block + 1}", justify="right")
-    for q, (row, best) in enumerate(zip(profile, metrics["held_out_profile_minimum"], strict=True), start=1):
-        if row is None:  # no held-out goal lies so far away
-            continue
-        cells = [f"{100 * distance / start:.2f}" for distance in row]
-        cells[best - 1] = f"[bold]{cells[best - 1]}[/bold]"
-        table.add_row(str(q), *cells)
-    return table
 
 
 @dataclass(frozen=True)

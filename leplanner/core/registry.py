@@ -21,9 +21,7 @@ class Registry(Generic[Item]):
     """Items in the order of their registration. `group` is an entry point group: installed packages add to the registry
     without being imported by the user. `home` is a module of ours that registers items, imported when they are first looked for."""
 
-    def __init__(
-        self, kind: str, group: str | None = None, home: str | None = None, address: str | None = None
-    ):
+    def __init__(self, kind: str, group: str | None = None, home: str | None = None, address: str | None = None):
         """`address`: where this registry itself is, as package.module:NAME, if users may name items in that way."""
         self.kind, self.group, self.home, self.address = kind, group, home, address
         self._items: dict[str, Item] = {}

@@ -6,16 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from leplanner.worlds.world import save_world
+from support import encode_with
 
+from leplanner.core.latent import LatentSpec
 from leplanner.data.cache import build_cache, open_cache
+from leplanner.worlds import save_world
 
 
 def make(world, episodes, folder, encode=None, **options):
     return build_cache(
         episodes,
-        encode or world.latents,
-        world.spec.model.latent,
+        encode or encode_with(world),
+        world.latent,
         world.encoder_digest,
         folder,
         batch=16,
@@ -50,14 +52,16 @@ def test_a_killed_run_continues(tiny_world, tworoom, tmp_path):
         if len(calls) == 5:
             raise KeyboardInterrupt
         calls.append(len(frames))
-        return tiny_world.latents(frames)
+        return encode_with(tiny_world)(frames)
 
     with pytest.raises(KeyboardInterrupt):
         make(tiny_world, tworoom, tmp_path / "c", encode=dies)
     with pytest.raises(ValueError, match="unfinished"):
         open_cache(tmp_path / "c")
     later = []
-    cache = make(tiny_world, tworoom, tmp_path / "c", encode=lambda f: later.append(len(f)) or tiny_world.latents(f))
+    cache = make(
+        tiny_world, tworoom, tmp_path / "c", encode=lambda f: later.append(len(f)) or encode_with(tiny_world)(f)
+    )
     assert sum(later) == tworoom.rows - 4 * 16  # two saves of two batches were safe
     whole = make(tiny_world, tworoom, tmp_path / "undisturbed")
     assert np.array_equal(cache.latents, whole.latents)
@@ -73,7 +77,7 @@ def test_what_a_shorter_cache_holds_is_not_encoded_again(tiny_world, tworoom, tm
         tiny_world,
         tworoom,
         tmp_path / "long",
-        encode=lambda f: encoded.append(len(f)) or tiny_world.latents(f),
+        encode=lambda f: encoded.append(len(f)) or encode_with(tiny_world)(f),
         known=short,
     )
     assert sum(encoded) == tworoom.rows - cut
@@ -94,18 +98,18 @@ def test_what_another_world_left_unfinished_is_never_taken_up(tiny_world, tworoo
 
     def dies_after(batches):
         calls = iter(range(batches))
-        return lambda frames: (next(calls), tiny_world.latents(frames))[1]
+        return lambda frames: (next(calls), encode_with(tiny_world)(frames))[1]
 
     folder = tmp_path / "c"
     with pytest.raises(StopIteration):
         make(tiny_world, tworoom, folder, encode=dies_after(4))
     with pytest.raises(StopIteration):
-        build_cache(tworoom, dies_after(1), 32, "b" * 64, folder, batch=16, save_every=2)
+        build_cache(tworoom, dies_after(1), LatentSpec((32,)), "b" * 64, folder, batch=16, save_every=2)
     cache = make(tiny_world, tworoom, folder)
-    assert np.allclose(cache.latents, tiny_world.latents(tworoom.frames), atol=2e-3)
+    assert np.allclose(cache.latents, encode_with(tiny_world)(tworoom.frames), atol=2e-3)
 
 
 def test_a_folder_of_another_kind_is_refused(tiny_world, tworoom, tmp_path):
     save_world(tiny_world, tmp_path)
-    with pytest.raises(ValueError, match="does not describe a latent cache"):
+    with pytest.raises(ValueError, match="does not describe a leplanner latent cache"):
         make(tiny_world, tworoom, tmp_path)

@@ -7,18 +7,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from support import synthetic_episodes
+from support import CPU, synthetic_episodes
 
+from leplanner.core.config import changed
+from leplanner.core.latent import LatentSpec
 from leplanner.data.cache import LatentCache
+from leplanner.data.windows import plan_windows
 from leplanner.density.mixture import Density, DensityConfig, MixtureDensity, load_density, save_density
 from leplanner.density.train import DensityTrainConfig, held_out_scores, train_density
 
-SETTINGS = DensityTrainConfig(components=4, width=32, steps=30, batch=64, validate_every=10)
+SETTINGS = changed(DensityTrainConfig(), components=4, width=32, steps=30, batch=64, validate_every=10)
 
 
 def mixture(block_dim: int, seed: int = 0, **changes) -> MixtureDensity:
     torch.manual_seed(seed)
-    return MixtureDensity(DensityConfig(latent=4, block_dim=block_dim, **changes))
+    return MixtureDensity(DensityConfig(**changes), LatentSpec((4,)), context=3, block_dim=block_dim)
 
 
 @pytest.mark.parametrize("block_dim", [1, 2])
@@ -81,7 +84,7 @@ def test_it_learns_two_modes():
 @pytest.fixture(scope="module")
 def fitted(tiny_world, tiny_cache, tmp_path_factory):
     folder = tmp_path_factory.mktemp("density")
-    return train_density(tiny_world, tiny_cache, SETTINGS, folder, device="cpu"), folder
+    return train_density(tiny_world, tiny_cache, SETTINGS, folder, CPU), folder
 
 
 def test_about_five_percent_of_held_out_blocks_lie_above_the_threshold(tiny_world, rng, tmp_path):
@@ -91,8 +94,8 @@ def test_about_five_percent_of_held_out_blocks_lie_above_the_threshold(tiny_worl
     actions = 0.3 * np.tanh(latents[:, None, :2] + 0.5 * rng.normal(size=(episodes.rows, 5, 2)))
     episodes = replace(episodes, actions=actions.astype(np.float32))
     cache = LatentCache(latents, episodes, tiny_world.encoder_digest, "synthetic")
-    density = train_density(tiny_world, cache, replace(SETTINGS, steps=60), tmp_path, device="cpu")
-    scores = held_out_scores(density.model, tiny_world.plan_windows(cache)[1], seed=7)
+    density = train_density(tiny_world, cache, changed(SETTINGS, steps=60), tmp_path, CPU)
+    scores = held_out_scores(density.model, plan_windows(tiny_world, cache)[1], seed=7)
     assert np.mean(scores > density.threshold) == pytest.approx(0.05, abs=0.01)
 
 
@@ -106,9 +109,9 @@ def test_it_is_stored_and_restored(fitted):
 
 
 def test_a_stopped_fit_continues_bit_for_bit(fitted, tiny_world, tiny_cache, tmp_path):
-    train_density(tiny_world, tiny_cache, SETTINGS, tmp_path, device="cpu", stop_after=13)
+    train_density(tiny_world, tiny_cache, SETTINGS, tmp_path, CPU, stop_after=13)
     assert not (tmp_path / "config.json").exists()
-    assert train_density(tiny_world, tiny_cache, SETTINGS, tmp_path, device="cpu").digest == fitted[0].digest
+    assert train_density(tiny_world, tiny_cache, SETTINGS, tmp_path, CPU).digest == fitted[0].digest
 
 
 def test_damage_and_other_folders_are_refused(tmp_path):
@@ -129,13 +132,13 @@ def test_a_cache_of_another_encoder_is_refused(tiny_world, tiny_cache, tmp_path)
 
 
 def test_a_learning_rate_that_diverges_stops_before_the_checkpoint_is_touched(tiny_world, tiny_cache, tmp_path):
-    train_density(tiny_world, tiny_cache, SETTINGS, tmp_path, device="cpu", stop_after=5)
+    train_density(tiny_world, tiny_cache, SETTINGS, tmp_path, CPU, stop_after=5)
     checkpoint = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
     checkpoint["state"]["net.0.bias"].fill_(float("nan"))
     torch.save(checkpoint, tmp_path / "checkpoint.pt")
     before = (tmp_path / "checkpoint.pt").read_bytes()
     with pytest.raises(FloatingPointError, match="step 5"):
-        train_density(tiny_world, tiny_cache, SETTINGS, tmp_path, device="cpu")
+        train_density(tiny_world, tiny_cache, SETTINGS, tmp_path, CPU)
     assert (tmp_path / "checkpoint.pt").read_bytes() == before
     with pytest.raises(ValueError, match="another configuration"):
-        train_density(tiny_world, tiny_cache, replace(SETTINGS, seed=1), tmp_path, device="cpu")
+        train_density(tiny_world, tiny_cache, changed(SETTINGS, seed=1), tmp_path, CPU)

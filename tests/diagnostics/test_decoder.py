@@ -104,7 +104,7 @@ def test_a_panel_compares_what_was_imagined_with_what_happened(trained, tiny_pla
     shown = panel(tiny_planner, decoder, sim, trial)
     sim.set_state(np.array(trial.goal_state))
     np.testing.assert_array_equal(shown.goal, sim.render(32))
-    real = tiny_planner.world.encode(shown.actual)
+    real = tiny_planner.encode(shown.actual)
     np.testing.assert_array_equal(shown.reencoded, decoder.model.frames(real))
     assert shown.imagined.shape == shown.actual.shape == (5, 32, 32, 3)
     assert shown.terminal.shape == (4, 32, 32, 3)

@@ -289,7 +289,7 @@ def test_a_raised_trial_fails_the_command_and_is_tried_again(bundle, manifest, t
     assert main(command) == 1  # tried again, and raised again
     assert len(read_rows(tmp_path / "rows.jsonl")) == 2
     assert main([*command, "--trials", "0"]) == 1
-    assert "--trials must be at least 1" in capsys.readouterr().err
+    assert "must be at least 1; got 0" in capsys.readouterr().err
 
 
 def test_mistakes_get_an_answer(bundle, manifest, tmp_path, tiny_planner):

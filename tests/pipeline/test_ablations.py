@@ -5,25 +5,29 @@ from __future__ import annotations
 import json
 
 import pytest
-from leplanner.worlds.world import save_world
+from support import CPU, encode_with
 
 from leplanner.artifacts import read_json
-from leplanner.cli import ablate as verb
 from leplanner.cli.main import main
 from leplanner.data.cache import build_cache
 from leplanner.density.train import train_density
+from leplanner.pipeline import ablations
 from leplanner.pipeline.ablations import REFERENCE, VARIANTS, get_variants
-from leplanner.pipeline.presets import compact, tiny
+from leplanner.pipeline.presets import get_preset
 from leplanner.report import figures
 from leplanner.report.page import write_page
+from leplanner.tasks import TASKS
+from leplanner.worlds import save_world
 
 
 @pytest.fixture(scope="module")
-def made(tiny_world, tworoom, tworoom_file, tmp_path_factory):
+def prepared(tiny_world, tworoom, tworoom_file, tmp_path_factory):
     base = tmp_path_factory.mktemp("ablation")
-    save_world(tiny_world, base / "world", {})
-    cache = build_cache(tworoom, tiny_world.latents, 32, tiny_world.encoder_digest, base / "latents")
-    train_density(tiny_world, cache, tiny("tworoom").density, base / "density")
+    save_world(tiny_world, base / "world")
+    encoder = (encode_with(tiny_world), tiny_world.latent, tiny_world.encoder_digest)
+    cache = build_cache(tworoom, *encoder, base / "latents")
+    config = get_preset(TASKS["tworoom"], "tiny").density
+    train_density(tiny_world, cache, config, base / "density", CPU)
     words = ["ablate", "tworoom", "--scale", "tiny", "--steps", "4", "--trials", "2", "--workers", "1"]
     words += ["--data", str(tworoom_file), "--out", str(base / "out")]
     for name in ("world", "latents", "density"):
@@ -31,8 +35,8 @@ def made(tiny_world, tworoom, tworoom_file, tmp_path_factory):
     return base, words
 
 
-def test_variants_are_trained_run_and_compared(made, capsys):
-    base, words = made
+def test_variants_are_trained_run_and_compared(prepared, capsys):
+    base, words = prepared
     assert main([*words, "--variants", "fixed-terminal"]) == 0
     assert "fixed-terminal" in capsys.readouterr().out
     table = read_json(base / "out" / "ablation.json")
@@ -45,11 +49,11 @@ def test_variants_are_trained_run_and_compared(made, capsys):
     assert [config["training"]["config"]["objective"] for config in configs] == ["arrival-hold", "fixed-terminal"]
 
 
-def test_what_is_finished_is_not_repeated_and_variants_can_be_added(made, monkeypatch, capsys):
-    _, words = made
+def test_what_is_finished_is_not_repeated_and_variants_can_be_added(prepared, monkeypatch, capsys):
+    _, words = prepared
     assert main([*words, "--variants", "K=0", "--json"]) == 0  # the earlier ones stay
     before = json.loads(capsys.readouterr().out)
-    monkeypatch.setattr(verb, "train_planner", None)  # nothing is left to train
+    monkeypatch.setattr(ablations, "train_planner_shown", None)  # nothing is left to train
     assert main([*words, "--variants", "K=0,fixed-terminal", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["variants"] == before["variants"]
     assert [row["name"] for row in before["variants"]] == [REFERENCE, "fixed-terminal", "K=0"]
@@ -62,8 +66,8 @@ def test_what_is_finished_is_not_repeated_and_variants_can_be_added(made, monkey
     assert main([*words, "--variants", "no hold"]) == 1
 
 
-def test_the_table_becomes_a_figure_and_a_section(made, tmp_path):
-    base, _ = made
+def test_the_table_becomes_a_figure_and_a_section(prepared, tmp_path):
+    base, _ = prepared
     table = read_json(base / "out" / "ablation.json")
     figure = figures.hold_ablation(table, "TwoRoom")
     assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == [row["name"] for row in table["variants"]]
@@ -71,8 +75,8 @@ def test_the_table_becomes_a_figure_and_a_section(made, tmp_path):
 
 
 def test_the_papers_ablations_are_there():
-    shape, config = tiny("tworoom").planner, tiny("tworoom").planner_train
-    changed = {name: variant.apply(shape, config) for name, variant in VARIANTS.items()}
+    preset = get_preset(TASKS["tworoom"], "tiny")
+    changed = {name: variant.apply(preset.planner, preset.training) for name, variant in VARIANTS.items()}
     assert {config.hold_weight for _, config in changed.values()} == {0.0, 0.25, 0.5, 1.0}
     assert {shape.refinements for shape, _ in changed.values()} == {0, 1, 2, 3}
     assert changed["no support"][1].support_weight == 0
@@ -80,8 +84,8 @@ def test_the_papers_ablations_are_there():
     assert [variant.name for variant in get_variants("K=1")] == [REFERENCE, "K=1"]
 
 
-def test_no_variant_is_shown_the_datas_way():
-    scale = compact("pusht")
-    assert scale.planner_train.tracking_weight > 0
+def test_no_variant_tracks_the_reference_trajectory():
+    preset = get_preset(TASKS["pusht"], "compact")
+    assert preset.training.tracking_weight > 0
     for variant in VARIANTS.values():
-        assert variant.apply(scale.planner, scale.planner_train)[1].tracking_weight == 0
+        assert variant.apply(preset.planner, preset.training)[1].tracking_weight == 0

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
+from linear_world import LinearWorld, draw, make_model
+from support import CPU
 
 from leplanner.core.actions import ActionSpec
-from leplanner.core.dynamics import pairwise_distance
+from leplanner.core.config import changed
+from leplanner.core.dynamics import imagination, pairwise_distance
 from leplanner.planner.objectives import (
+    OBJECTIVES,
+    TERMS,
+    LossInputs,
+    LossTerm,
+    Objective,
     arrival,
     arrival_and_hold,
     contexts_before,
@@ -19,6 +28,8 @@ from leplanner.planner.objectives import (
     support_penalty,
     tracking_loss,
 )
+from leplanner.planner.train import PlannerTrainConfig, fit_planner, held_out_metrics, planner_losses
+from leplanner.planner.validate import as_sample
 
 DEFERS = [0.090, 0.053, 0.035, 0.023, 0.014]
 ARRIVES = [0.015, 0.014, 0.014, 0.015, 0.014]
@@ -115,3 +126,81 @@ def test_roughness_charges_changes_between_neighboring_actions_across_blocks():
     blocks = actions.reshape(1, 2, 4)  # two blocks of two actions
     assert roughness(blocks, 2).item() == pytest.approx((1 + 4) / 6)
     assert roughness(torch.ones(3, 5, 10), 5).item() == 0
+
+
+# terms and objectives of other packages
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    """Registers an objective or a loss term for the length of a test."""
+
+    def register(registry, item):
+        registry.names()  # complete
+        monkeypatch.setattr(registry, "_items", dict(registry._items))
+        return registry.register(item)
+
+    return register
+
+
+@pytest.fixture
+def inputs() -> LossInputs:
+    torch.manual_seed(0)
+    world, sample = LinearWorld(), as_sample(draw(np.random.default_rng(3), 6), torch.device("cpu"))
+    plans = make_model()(sample.problem, imagination(world, sample.problem))
+    return LossInputs(plans, sample, world, density=None, block=1)
+
+
+def effort(inputs: LossInputs) -> torch.Tensor:
+    return inputs.plans[-1].blocks.square().mean()
+
+
+def test_a_registered_term_is_added_with_its_weight(registered, inputs):
+    registered(TERMS, LossTerm("effort", effort))
+    plain = planner_losses(inputs, PlannerTrainConfig())
+    charged = planner_losses(inputs, PlannerTrainConfig(extra_terms={"effort": 0.25}))
+    assert "effort" not in plain
+    assert charged["effort"].item() == pytest.approx(effort(inputs).item())
+    assert charged["loss"].item() == pytest.approx(plain["loss"].item() + 0.25 * effort(inputs).item())
+    assert charged["loss"].item() > plain["loss"].item() + 1e-3
+
+
+def test_a_term_that_does_not_apply_is_left_out(registered, inputs):
+    registered(TERMS, LossTerm("elsewhere", lambda inputs: None))
+    losses = planner_losses(inputs, PlannerTrainConfig(extra_terms={"elsewhere": 1.0}))
+    assert set(losses) == {"loss", "objective"}
+
+
+def test_a_registered_term_trains_and_an_unknown_one_is_refused(registered, tmp_path):
+    registered(TERMS, LossTerm("effort", effort))
+    held_out = draw(np.random.default_rng(1), 16)
+    norms = []
+    for number, weight in enumerate((0.0, 100.0)):
+        torch.manual_seed(0)
+        model, config = make_model(), PlannerTrainConfig(curriculum="0:5", extra_terms={"effort": weight})
+        config = changed(config, steps=20, batch=16, learning_rate=3e-3, precision="fp32", validate_every=20)
+        fit_planner(model, LinearWorld(), None, draw, held_out, config, tmp_path / str(number), "effort", CPU)
+        sample = as_sample(held_out, torch.device("cpu"))
+        with torch.no_grad():
+            plans = model(sample.problem, imagination(LinearWorld(), sample.problem))
+        norms.append(plans[-1].blocks.square().mean().item())
+    assert norms[1] < 0.5 * norms[0]
+    config = PlannerTrainConfig(extra_terms={"elegance": 1.0})
+    with pytest.raises(ValueError, match="Unknown loss term 'elegance'. Known: support, tracking, smooth, effort"):
+        fit_planner(make_model(), LinearWorld(), None, draw, held_out, config, tmp_path / "no", "effort", CPU)
+    assert not (tmp_path / "no").exists()
+
+
+def test_objectives_are_registered_by_name(registered, inputs):
+    assert OBJECTIVES.names() == ["arrival-hold", "fixed-terminal"]
+    nearest = Objective("nearest", lambda distances, offset, config: distances.min(dim=1).values, chosen_by="terminal")
+    registered(OBJECTIVES, nearest)
+    losses = planner_losses(inputs, PlannerTrainConfig(objective="nearest"))
+    expected = deep_supervision([plan.distances.min(dim=1).values.mean() for plan in inputs.plans])
+    assert losses["objective"].item() == pytest.approx(expected.item())
+    model, world, sample = make_model(), inputs.dynamics, inputs.sample
+    for name, chosen_by in (("nearest", "terminal"), ("arrival-hold", "arrival")):
+        metrics = held_out_metrics(model, world, sample, None, name)
+        assert metrics["held_out_chosen_by"] == metrics[f"held_out_{chosen_by}"][-1]
+    with pytest.raises(ValueError, match="Unknown objective 'nearer'. Known: arrival-hold, fixed-terminal, nearest"):
+        planner_losses(inputs, PlannerTrainConfig(objective="nearer"))

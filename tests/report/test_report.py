@@ -188,7 +188,7 @@ def test_recording_changes_nothing_that_a_method_sees(tiny_planner, evaluated, s
     """The frames that reach the encoder are the same bytes, recorded or not, and none carries the target's color."""
     manifest = load_manifest(evaluated / "manifest.json")
     seen: list[bytes] = []
-    encode = tiny_planner.world.encode
+    encode = tiny_planner.encode
 
     def watched(frames):
         array = np.asarray(frames)
@@ -196,7 +196,7 @@ def test_recording_changes_nothing_that_a_method_sees(tiny_planner, evaluated, s
         seen.append(array.tobytes())
         return encode(frames)
 
-    monkeypatch.setattr(tiny_planner.world, "encode", watched)
+    monkeypatch.setattr(tiny_planner, "encode", watched)
     trial = manifest.trials[0]
     policy = METHODS.get("leplanner").make(MethodInputs(tiny_planner, manifest.budget))(trial)
     looks = []
@@ -207,6 +207,7 @@ def test_recording_changes_nothing_that_a_method_sees(tiny_planner, evaluated, s
         looks.append((list(seen), result["outcome"]))
         assert (video is not None) == recorded
     assert looks[0] == looks[1]
+    assert looks[0][0]  # the encoder was watched
 
 
 def test_overlays_are_drawn_on_copies(evaluated):
@@ -218,7 +219,7 @@ def test_overlays_are_drawn_on_copies(evaluated):
         np.testing.assert_array_equal(getattr(video, name), value)
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", list(TASKS))
 def test_a_target_is_where_the_goal_shows_it(name, simulators):
     from leplanner.evaluation.capture import Camera
 

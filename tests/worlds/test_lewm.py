@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import pytest
 import torch
-from leplanner.worlds.world import World, WorldSpec, load_strictly, load_world, save_world
+from worlds.random_worlds import random_problem, randomize
 
-from leplanner.pipeline.presets import compact, paper, tiny
+from leplanner.artifacts import load_strictly
+from leplanner.core.actions import ActionSpec
+from leplanner.pipeline.presets import get_preset
+from leplanner.tasks import TASKS
 from leplanner.tasks.swm_runtime import import_swm
+from leplanner.worlds import World, WorldSpec, load_world, save_world
 from leplanner.worlds.lewm.encoders import ViTConfig
 from leplanner.worlds.lewm.model import LeWM, LeWMConfig
 from leplanner.worlds.lewm.sigreg import sigreg
+
+
+TASK_NAMES = ["tworoom", "pusht", "reacher", "cube"]
+TINY = get_preset(TASKS["tworoom"], "tiny").network
+ACTIONS = ActionSpec((0.1, 0.2), (0.5, 0.6), (-1.0, -1.0), (1.0, 1.0), block=5)
 
 
 def reference_lewm(config: LeWMConfig):
@@ -52,21 +61,12 @@ def reference_lewm(config: LeWMConfig):
     )
 
 
-def randomise(model: torch.nn.Module, scale: float = 0.08, seed: int = 0) -> None:
-    """Random weights everywhere: the zero-initialized modulations would hide half the model."""
-    generator = torch.Generator().manual_seed(seed)
-    for name, tensor in model.state_dict().items():
-        if tensor.is_floating_point():
-            noise = torch.randn(tensor.shape, generator=generator, dtype=torch.float64) * scale
-            tensor.copy_(noise.abs() + 0.5 if "running_var" in name else noise)
-
-
 @pytest.fixture(scope="module")
 def pair():
     """The reference and ours with the same float64 weights, at the full released size."""
-    config = paper("pusht").model
+    config = get_preset(TASKS["pusht"], "paper").network
     reference, ours = reference_lewm(config).double().eval(), LeWM(config).double().eval()
-    randomise(reference)
+    randomize(reference)
     # the reference's action encoder casts to float32 by itself; keep it in float64
     reference.action_encoder.forward = lambda x: reference.action_encoder.embed(
         reference.action_encoder.patch_embed(x.permute(0, 2, 1)).permute(0, 2, 1)
@@ -116,16 +116,9 @@ def test_encode_predict_and_rollout_agree_with_stable_worldmodel(pair):
 @pytest.fixture(scope="module")
 def small():
     torch.manual_seed(0)
-    model = LeWM(tiny("tworoom").model)
-    randomise(model, scale=0.3)
-    return World(model, WorldSpec("tworoom", model.config, 5, (0.1, 0.2), (0.5, 0.6)))
-
-
-def problem(world: World, batch: int, seed: int = 0):
-    generator = torch.Generator().manual_seed(seed)
-    config = world.spec.model
-    sizes = ((config.context, config.latent), (config.context - 1, config.block_dim), (5, config.block_dim))
-    return [torch.randn(batch, *size, generator=generator) for size in sizes]
+    world = World.build(WorldSpec("lewm", "tworoom", TINY, ACTIONS))
+    randomize(world.model, scale=0.3)
+    return world
 
 
 def test_frozen_world_is_batch_independent(small, rng):
@@ -133,7 +126,7 @@ def test_frozen_world_is_batch_independent(small, rng):
     together = small.encode(frames)
     alone = torch.cat([small.encode(frame[None]) for frame in frames])
     assert torch.allclose(together, alone, atol=1e-5)
-    inputs = problem(small, 16)
+    inputs = random_problem(small, 16)
     with torch.no_grad():
         together = small.rollout(*inputs)
         backwards = small.rollout(*(x.flip(0) for x in inputs)).flip(0)
@@ -144,8 +137,8 @@ def test_frozen_world_is_batch_independent(small, rng):
 
 def test_a_keypoint_is_placed_in_full_precision_under_autocast(rng):
     """Only the convolutions may round: what they found must come out as it does without autocast, bit for bit."""
-    model = LeWM(tiny("tworoom").model).eval()
-    randomise(model)
+    model = LeWM(TINY).eval()
+    randomize(model)
     heat = torch.from_numpy(rng.normal(size=(2, 16, 8, 8))).float()
     model.encoder.convolutions, model.encoder.heat = torch.nn.Identity(), torch.nn.Identity()
     with torch.no_grad():
@@ -155,7 +148,7 @@ def test_a_keypoint_is_placed_in_full_precision_under_autocast(rng):
 
 
 def test_gradients_reach_the_plan_and_never_the_weights(small):
-    context, past, plan = problem(small, 3)
+    context, past, plan = random_problem(small, 3)
     plan.requires_grad_()
     small.rollout(context, past, plan)[:, -1].square().sum().backward()
     assert (plan.grad.abs().amax(dim=(0, 2)) > 0).all()
@@ -163,7 +156,7 @@ def test_gradients_reach_the_plan_and_never_the_weights(small):
 
 
 def test_a_block_changes_only_what_comes_after_it(small):
-    context, past, plan = problem(small, 2)
+    context, past, plan = random_problem(small, 2)
     changed = plan.clone()
     changed[:, 2] += 1.0
     with torch.no_grad():
@@ -173,7 +166,7 @@ def test_a_block_changes_only_what_comes_after_it(small):
 
 
 def test_wrong_shapes_are_explained(small, rng):
-    context, past, plan = problem(small, 2)
+    context, past, plan = random_problem(small, 2)
     with pytest.raises(ValueError, match="needs 3 context latents"):
         small.rollout(context[:, :2], past, plan)
     with pytest.raises(ValueError, match="Resize them first"):
@@ -187,7 +180,7 @@ def test_save_and_load_are_the_identity(small, tmp_path):
     loaded = load_world(tmp_path / "w")
     assert loaded.spec == small.spec
     assert loaded.digest == small.digest
-    inputs = problem(small, 2)
+    inputs = random_problem(small, 2)
     assert torch.equal(loaded.rollout(*inputs), small.rollout(*inputs))
     assert not loaded.model.training
     assert not any(p.requires_grad for p in loaded.model.parameters())
@@ -197,13 +190,16 @@ def test_a_config_that_lacks_or_has_too_much_is_explained(small):
     told = small.spec.to_json()
     with pytest.raises(ValueError, match="WorldSpec has no field color; it has"):
         WorldSpec.from_json(told | {"color": "blue"})
-    with pytest.raises(ValueError, match="WorldSpec needs block; found"):
-        WorldSpec.from_json({name: value for name, value in told.items() if name != "block"})
+    with pytest.raises(ValueError, match="WorldSpec needs task; got"):
+        WorldSpec.from_json({name: value for name, value in told.items() if name != "task"})
+    with pytest.raises(ValueError, match="ActionSpec needs block; got"):
+        actions = {name: value for name, value in told["actions"].items() if name != "block"}
+        WorldSpec.from_json(told | {"actions": actions})
 
 
 def test_a_damaged_world_is_refused(small, tmp_path):
     save_world(small, tmp_path / "w")
-    other = World(LeWM(small.spec.model), small.spec)
+    other = World.build(small.spec)
     save_world(other, tmp_path / "other")
     (tmp_path / "other" / "world.safetensors").replace(tmp_path / "w" / "world.safetensors")
     with pytest.raises(ValueError, match="do not match the digest"):
@@ -232,20 +228,20 @@ def test_sigreg_is_small_for_a_normal_and_large_otherwise():
     assert float(sigreg(uniform[..., :1], 8, torch.Generator())) > 5 * values[0]
 
 
-@pytest.mark.parametrize("task", ["tworoom", "pusht", "reacher", "cube"])
+@pytest.mark.parametrize("task", TASK_NAMES)
 def test_what_the_paper_has_not_is_off_at_paper_scale(task):
-    scale = paper(task)
-    config = scale.planner_train
-    assert scale.on_policy_train == config
-    assert (scale.on_policy_episodes, scale.train.grounding, scale.refine.steps) == (0, 0.0, 0)
+    preset = get_preset(TASKS[task], "paper")
+    config = preset.training
+    assert preset.on_policy_training == config
+    assert (preset.on_policy.episodes, preset.world.grounding, preset.finetune.optim.steps) == (0, 0.0, 0)
     ours = ("smooth_weight", "tracking_weight", "perturb_prob", "recovery_prob", "far_goal_prob", "init_average")
     assert [getattr(config, name) for name in ours] == [0.0] * 6
 
 
 def test_scales_build_and_paper_scale_is_the_default():
-    assert paper("pusht").model == LeWMConfig(encoder=ViTConfig(), block_dim=10)
-    assert paper("cube").model.block_dim == 25
-    for name in ("tworoom", "pusht", "reacher", "cube"):
-        scale = compact(name)
-        assert scale.model.encoder.frame_size == scale.collect.size
-        LeWM(scale.model)
+    assert get_preset(TASKS["pusht"], "paper").network == LeWMConfig(encoder=ViTConfig(), block_dim=10)
+    assert get_preset(TASKS["cube"], "paper").network.block_dim == 25
+    for name in TASK_NAMES:
+        preset = get_preset(TASKS[name], "compact")
+        assert preset.network.frame_size == preset.collect.size
+        LeWM(preset.network)

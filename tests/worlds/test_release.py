@@ -7,12 +7,13 @@ import pickle
 
 import pytest
 import torch
-from leplanner.worlds.world import World, WorldSpec, load_world
 from safetensors.torch import save_file
-from test_lewm import problem, randomise
+from worlds.random_worlds import random_problem, randomize
 
 from leplanner.cli.main import main
+from leplanner.core.actions import ActionSpec
 from leplanner.tasks.swm_runtime import import_swm
+from leplanner.worlds import World, WorldSpec, load_world
 from leplanner.worlds.lewm.encoders import ViTConfig
 from leplanner.worlds.lewm.model import LeWM, LeWMConfig
 from leplanner.worlds.lewm.release import _NEW_TO_OLD, export_release, import_release, rename
@@ -47,13 +48,16 @@ HUB_CONFIG = {
     "projector": MLP,
     "pred_proj": MLP,
 }
-STATISTICS = {"task": "pusht", "action_mean": (0.0, 0.1), "action_std": (0.2, 0.3)}
+
+
+def action_spec(block: int) -> ActionSpec:
+    return ActionSpec((0.0, 0.1), (0.2, 0.3), (-1.0, -1.0), (1.0, 1.0), block)
 
 
 @pytest.fixture(scope="module")
 def model():
     model = LeWM(SMALL).eval()
-    randomise(model)
+    randomize(model)
     return model
 
 
@@ -78,15 +82,15 @@ def test_old_names_are_the_released_ones(folder):
 
 
 def test_import_reads_old_names_new_names_and_safetensors(folder, model):
-    world = import_release(folder, **STATISTICS)
-    assert world.spec.model == SMALL
-    assert world.spec.block == 5
+    world = import_release(folder, "pusht", action_spec)
+    assert world.spec.network == SMALL
+    assert world.spec.actions == action_spec(5)
     assert same(world, model)
     torch.save(model.state_dict(), folder / "weights.pt")
-    assert same(import_release(folder, **STATISTICS), model)
+    assert same(import_release(folder, "pusht", action_spec), model)
     (folder / "weights.pt").unlink()
     save_file(model.state_dict(), folder / "model.safetensors")
-    assert same(import_release(folder, **STATISTICS), model)
+    assert same(import_release(folder, "pusht", action_spec), model)
 
 
 def test_misfits_are_listed(folder, model):
@@ -97,7 +101,7 @@ def test_misfits_are_listed(folder, model):
     tensors["pred_proj.net.3.bias"] = torch.full((192,), float("nan"))
     torch.save(tensors, folder / "weights.pt")
     with pytest.raises(ValueError, match="do not fit the model") as error:
-        import_release(folder, **STATISTICS)
+        import_release(folder, "pusht", action_spec)
     for part in (
         "missing: projector.net.0.bias",
         "unexpected: surprise",
@@ -116,7 +120,7 @@ def test_unknown_classes_are_refused_by_name(place, folder):
     part["_target_"] = "os.system"
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match=r"names the class 'os\.system'"):
-        import_release(folder, **STATISTICS)
+        import_release(folder, "pusht", action_spec)
 
 
 class Trap:
@@ -135,7 +139,7 @@ def test_a_pickle_that_would_run_code_does_not_run_it(writer, folder, tmp_path):
     else:
         (folder / "weights.pt").write_bytes(pickle.dumps(Trap(sprung)))
     with pytest.raises(ValueError, match="was not loaded"):
-        import_release(folder, **STATISTICS)
+        import_release(folder, "pusht", action_spec)
     assert not sprung.exists()
 
 
@@ -148,7 +152,7 @@ def test_an_encoder_that_does_not_say_its_shape_is_refused(folder):
         config["encoder"]["config"] = inner
         (folder / "config.json").write_text(json.dumps(config))
         with pytest.raises(ValueError, match=told):
-            import_release(folder, **STATISTICS)
+            import_release(folder, "pusht", action_spec)
 
 
 def test_settings_that_would_change_the_function_are_refused(folder):
@@ -157,13 +161,13 @@ def test_settings_that_would_change_the_function_are_refused(folder):
         config[part][name] = value
         (folder / "config.json").write_text(json.dumps(config))
         with pytest.raises(ValueError, match=rf"{part}\.{name} is {value!r}"):
-            import_release(folder, **STATISTICS)
+            import_release(folder, "pusht", action_spec)
 
 
 def test_a_truncated_file_is_explained(folder):
     (folder / "model.safetensors").write_bytes(b"\x10" * 40)
     with pytest.raises(ValueError, match="cannot be read as safetensors"):
-        import_release(folder, **STATISTICS)
+        import_release(folder, "pusht", action_spec)
 
 
 def test_unsupported_variants_and_folders_are_explained(folder, tmp_path):
@@ -171,36 +175,36 @@ def test_unsupported_variants_and_folders_are_explained(folder, tmp_path):
     config["predictor"]["hidden_dim"] = 256
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match="All latent sizes must agree"):
-        import_release(folder, **STATISTICS)
+        import_release(folder, "pusht", action_spec)
     (folder / "config.json").write_text(json.dumps(HUB_CONFIG))
     with pytest.raises(ValueError, match="do not divide"):
-        import_release(folder, task="cube", action_mean=(0.0,) * 4, action_std=(1.0,) * 4)
+        import_release(folder, "cube", lambda block: ActionSpec((0.0,) * 4, (1.0,) * 4, (-1.0,) * 4, (1.0,) * 4, block))
     with pytest.raises(ValueError, match="neither a folder nor a Hugging Face id"):
-        import_release(tmp_path / "nowhere", **STATISTICS)
+        import_release(tmp_path / "nowhere", "pusht", action_spec)
     (folder / "weights.pt").unlink()
     with pytest.raises(ValueError, match="found: none"):
-        import_release(folder, **STATISTICS)
+        import_release(folder, "pusht", action_spec)
 
 
 @torch.no_grad()
 def test_stable_worldmodel_loads_our_export_with_identical_outputs(model, tmp_path):
-    world = World(model, WorldSpec("pusht", SMALL, 5, (0.0, 0.1), (0.2, 0.3)))
+    world = World(model, WorldSpec("lewm", "pusht", SMALL, action_spec(5)))
     export_release(world, tmp_path / "release")
     loaded = import_swm("stable_worldmodel.wm.utils").load_pretrained(str(tmp_path / "release")).eval()
     frames = torch.randn(2, 3, 3, 56, 56, generator=torch.Generator().manual_seed(0))
     latents = model.encode(frames.flatten(0, 1)).unflatten(0, (2, 3))
     assert torch.allclose(loaded.encode({"pixels": frames})["emb"], latents, atol=1e-5)
-    context, past, plan = problem(world, 2)
+    context, past, plan = random_problem(world, 2)
     info = {"pixels": frames[:, None], "emb": context[:, None]}
     theirs = loaded.rollout(info, torch.cat([past, plan], 1)[:, None])["predicted_emb"][:, 0, 3:]
     assert torch.allclose(theirs, model.rollout(context, past, plan), atol=1e-5)
 
 
 def test_export_and_import_are_inverse(model, tmp_path):
-    world = World(model, WorldSpec("pusht", SMALL, 5, (0.0, 0.1), (0.2, 0.3)))
+    world = World(model, WorldSpec("lewm", "pusht", SMALL, action_spec(5)))
     for names in ("new", "old"):
         export_release(world, tmp_path / names, names)
-        again = import_release(tmp_path / names, **STATISTICS)
+        again = import_release(tmp_path / names, "pusht", action_spec)
         assert again.spec == world.spec
         assert same(again, model)
 

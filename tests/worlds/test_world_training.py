@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from leplanner.worlds.world import WorldSpec, load_world, normalize, save_world
+from support import CPU
 
-from leplanner.data.windows import ActionScale, WorldWindows
-from leplanner.pipeline.presets import tiny
+from leplanner.core.actions import ActionSpec
+from leplanner.core.config import changed
+from leplanner.data.windows import WorldWindows
+from leplanner.pipeline.presets import get_preset
 from leplanner.tasks import TASKS
+from leplanner.training.loggers import read_metrics, read_validations
 from leplanner.training.loop import prefetch
 from leplanner.training.precision import pick_device, pick_precision
+from leplanner.worlds import WorldSpec, load_world, save_world
+from leplanner.worlds.base import normalize
 from leplanner.worlds.lewm.model import LeWM
 from leplanner.worlds.probe import probe_world
 from leplanner.worlds.train import train_world
 from leplanner.worlds.validate import calibrate, ridge
 
-PRESET = tiny("tworoom")
 TASK = TASKS["tworoom"]
+PRESET = get_preset(TASK, "tiny")
 
 
 def run(episodes, out, stop_after=None, **changes):
-    config = replace(PRESET.train, **{"steps": 12, "batch": 8, "validate_every": 4, "precision": "fp32", **changes})
-    return train_world(TASK, episodes, PRESET.model, config, out, device="cpu", stop_after=stop_after)
+    config = changed(PRESET.world, **{"steps": 12, "batch": 8, "validate_every": 4, "precision": "fp32", **changes})
+    sizes = (PRESET.family, PRESET.network, PRESET.objective, config)
+    return train_world(TASK, episodes, *sizes, out, PRESET.block, CPU, stop_after=stop_after)
 
 
 @pytest.mark.parametrize("grounding", [0.0, 1.0])
@@ -37,9 +42,9 @@ def test_a_stopped_run_continues_bit_for_bit(tworoom, tmp_path, grounding):
     parts = run(tworoom, tmp_path / "parts", grounding=grounding)
     assert parts.digest == whole.digest
     assert load_world(tmp_path / "parts").digest == whole.digest
-    lines = [json.loads(line) for line in (tmp_path / "parts" / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines] == [4, 8, 12]
-    expected = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in read_validations(tmp_path / "parts")] == [4, 8, 12]
+    lines, expected = read_metrics(tmp_path / "parts"), read_metrics(tmp_path / "whole")
+    assert [line["step"] for line in lines] == list(range(1, 13))
     assert [line["loss"] for line in lines] == [line["loss"] for line in expected]
 
 
@@ -58,19 +63,20 @@ def test_a_folder_of_another_run_is_left_alone(tworoom, tmp_path):
 def test_training_learns(tworoom, tmp_path):
     """On 20 episodes the state head explains the training frames, and a probe finds the dot in held-out ones."""
     world = run(tworoom, tmp_path, steps=150, batch=32, grounding=1.0, validate_every=150)
-    (line,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    assert json.loads(line)["state"] < 0.3  # 1 is knowing nothing
+    (line,) = read_validations(tmp_path)
+    assert line["state"] < 0.3  # 1 is knowing nothing
     report = probe_world(world, TASK, tworoom)
     assert np.mean(list(report.rmse.values())) < 30  # px; a dot anywhere in the rooms would err by 55
 
 
 def test_calibration_measures_the_statistics_of_the_weights_as_they_are(tworoom):
     """After it, normalized activations over the same batches have mean 0 and variance 1, whatever ran before."""
-    spec = WorldSpec("tworoom", PRESET.model, 5, (0.0, 0.0), (1.0, 1.0))
-    model = LeWM(PRESET.model)
-    windows = WorldWindows(tworoom, np.arange(20), ActionScale(np.zeros(2), np.ones(2)), 5, 3)
+    actions = ActionSpec((0.0, 0.0), (1.0, 1.0), TASK.low, TASK.high, block=5)
+    spec = WorldSpec("lewm", "tworoom", PRESET.network, actions)
+    model = LeWM(PRESET.network)
+    windows = WorldWindows(tworoom, np.arange(20), actions, frames=4)
     model.projector.net[1].running_mean += 100.0
-    calibrate(model, spec, windows, batches=4)
+    calibrate(model, spec, windows, PRESET.objective, batches=4)
     rng = np.random.default_rng(1)  # the batches that calibration draws
     frames = np.concatenate([windows.draw(rng, 64).frames.reshape(-1, 32, 32, 3) for _ in range(4)])
     with torch.no_grad():
@@ -111,14 +117,14 @@ def test_precision_is_decided_once_a_run(tworoom, tmp_path):
 
 def test_metrics_tell_of_the_probe_and_of_the_loader(tworoom, tmp_path):
     run(tworoom, tmp_path, steps=4)
-    (line,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    assert {"probe_agent_x", "probe_agent_y", "held_out_error", "loader_share", "frames_per_s"} <= set(json.loads(line))
+    (line,) = read_validations(tmp_path)
+    assert {"probe_agent_x", "probe_agent_y", "held_out_error", "loader_share", "frames_per_s"} <= set(line)
 
 
 def test_frames_of_another_size_are_refused(tworoom, tmp_path):
-    model = replace(PRESET.model, encoder=replace(PRESET.model.encoder, frame_size=64))
-    with pytest.raises(ValueError, match="32x32 px, the world wants 64 px"):
-        train_world(TASK, tworoom, model, PRESET.train, tmp_path)
+    network = replace(PRESET.network, encoder=replace(PRESET.network.encoder, frame_size=64))
+    with pytest.raises(ValueError, match="32x32 px, the world expects 64 px"):
+        train_world(TASK, tworoom, PRESET.family, network, PRESET.objective, PRESET.world, tmp_path, PRESET.block)
 
 
 def test_ridge_recovers_a_linear_map(rng):

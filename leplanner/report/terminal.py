@@ -1,0 +1,153 @@
+"""Results as tables for a terminal."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import torch
+from rich.table import Table
+
+from ..diagnostics.closed_loop import ClosedLoopTables
+from ..diagnostics.imagined import ImaginedTables
+from ..evaluation.manifest import Manifest
+from ..evaluation.metrics import HEADLINE, METRICS
+from ..evaluation.statistics import Rate
+from ..evaluation.summary import MethodSummary
+
+
+def evaluation_tables(summaries: list[MethodSummary], manifest: Manifest, unit: str, reference: str) -> list[Table]:
+    title = f"{manifest.task}, {manifest.protocol}, goals {manifest.offset} actions ahead, budget {manifest.budget}"
+    metrics = [METRICS.get(name) for name in summaries[0].rates]
+    success = _empty_table(f"{title}: success and its 95 % interval, %", "n", *(metric.title for metric in metrics))
+    paired = _empty_table(f"{METRICS.get(HEADLINE).title} success, paired", "against", "difference", "95 %", "p")
+    cost = _empty_table("a decision", "transitions", "plan ms", "encode ms", "imagined", f"error, {unit}")
+    for s in summaries:
+        name, m = s.method, str(s.replan)
+        success.add_row(name, m, str(s.trials), *(_show(s.rates[metric.name]) for metric in metrics))
+        for other, d in s.differences.items():
+            interval = f"{100 * d.low:+.1f} to {100 * d.high:+.1f}"
+            paired.add_row(name, m, f"{reference} {other}", f"{100 * d.difference:+.1f}", interval, f"{d.p_value:.2g}")
+        imagined = f"{s.imagined:.3f}" if s.imagined is not None else ""
+        times = (f"{s.transitions_per_plan:,.5g}", f"{s.plan_ms:.1f}", f"{s.encode_ms:.1f}")
+        cost.add_row(name, m, *times, imagined, f"{s.values['final_error']:.3g}")
+    return [success, paired, cost] if paired.row_count else [success, cost]
+
+
+def latency_table(rows: list[dict[str, Any]]) -> Table:
+    threads = torch.get_num_threads()
+    columns = ("plan", "p95", "encode", "p95", "transitions")
+    table = _empty_table(f"milliseconds a decision, {threads} threads, warm", *columns)
+    table.columns[1].header = "batch"
+    for row in rows:
+        times = (f"{row[name]:.1f}" for name in ("plan_ms", "plan_ms_p95", "encode_ms", "encode_ms_p95"))
+        table.add_row(row["method"], str(row["batch"]), *times, str(row["transitions"]))
+    return table
+
+
+def _empty_table(title: str, *columns: str) -> Table:
+    table = Table(title=title)
+    for column in ("method", "m", *columns):
+        table.add_column(column, justify="left" if column in ("method", "m") else "right", no_wrap=True)
+    return table
+
+
+def _show(rate: Rate) -> str:
+    return f"{100 * rate.value:.1f} {100 * rate.low:.0f}-{100 * rate.high:.0f}"  # with its 95 % interval
+
+
+def sweep_table(reports: dict[int, dict[str, Any]]) -> Table:
+    """Every draw, its mean and its range; never the best alone."""
+    rates: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for report in reports.values():
+        for method in report["methods"]:
+            rates[method["method"], method["replan"]].append(100 * method["rates"][HEADLINE]["value"])
+    table = Table(title=f"{METRICS.get(HEADLINE).title} success by draw, %")
+    for title in ("method", "m", *map(str, reports), "mean", "range"):
+        table.add_column(title, justify="left" if title in ("method", "m") else "right")
+    for (method, m), values in rates.items():
+        shown = [f"{value:.0f}" for value in values]
+        table.add_row(method, str(m), *shown, f"{np.mean(values):.1f}", f"{min(values):.0f}-{max(values):.0f}")
+    return table
+
+
+def arrival_table(metrics: dict[str, Any], task: str) -> Table:
+    """Mean held-out distance of the final plan after each block, by how far away the goal was."""
+    start, profile = metrics["held_out_start"], metrics["held_out_profile"]
+    by_k = ", ".join(f"{distance / start:.2%}" for distance in metrics["held_out_arrival"])
+    title = f"{task}: held-out distance after each block, in % of the start's {start:.3f} (step {metrics['step']})"
+    table = Table(title=f"{title}\narrival by k: {by_k}")
+    table.add_column("goal at q")
+    for block in range(len(profile)):
+        table.add_column(f"block {block + 1}", justify="right")
+    for q, (row, best) in enumerate(zip(profile, metrics["held_out_profile_minimum"], strict=True), start=1):
+        if row is None:  # no held-out goal lies so far away
+            continue
+        cells = [f"{100 * distance / start:.2f}" for distance in row]
+        cells[best - 1] = f"[bold]{cells[best - 1]}[/bold]"
+        table.add_row(str(q), *cells)
+    return table
+
+
+def ablation_table(report: dict[str, Any]) -> Table:
+    replans = list(report["variants"][0]["success"])
+    table = Table(title=f"{report['task']}, {report['trials']} trials, {report['steps']} training steps each")
+    columns = [title for m in replans for title in (f"m = {m}", "p", "held")]
+    for title in ("variant", *columns, "D*", "off support"):
+        table.add_column(title, justify="left" if title == "variant" else "right")
+    for row in report["variants"]:
+        cells = []
+        for m in replans:
+            p = "" if row is report["variants"][0] else f"{row['difference'][m]['p_value']:.2g}"
+            cells += [f"{100 * row['success'][m]['value']:.0f}", p, f"{100 * row['held'][m]['value']:.0f}"]
+        fixed = row["fit"]["fixed_point"]
+        settles = f"{fixed:.4f}" if fixed is not None else "none"
+        # without corrections nothing is kept within the data's support
+        outside = f"{row['off_support']:.1%}" if row["off_support"] is not None else "none"
+        table.add_row(row["name"], *cells, settles, outside)
+    return table
+
+
+def diagnosis_tables(imagined: ImaginedTables, executed: ClosedLoopTables | None) -> list[Table | str]:
+    horizon = len(imagined.magnitudes)
+    profile = Table(
+        title=f"distance to the goal after each block, % of the start ({imagined.problems} held-out problems)"
+    )
+    for title in ("goal at q", "problems", *map(str, range(1, horizon + 1))):
+        profile.add_column(title, justify="right")
+    for q, (row, count) in enumerate(zip(imagined.profile, imagined.profile_counts, strict=True), start=1):
+        if row is not None:
+            profile.add_row(str(q), str(count), *(f"{100 * value / imagined.start:.2f}" for value in row))
+    depth = Table(title=f"what a correction buys (trained with {imagined.trained_depth})")
+    for title in ("k", "terminal", "arrival", "gain", "change"):
+        depth.add_column(title, justify="right")
+    for row in imagined.depth:
+        rest = (f"{row.gain:+.5f}", f"{row.change:.4f}") if row.gain is not None else ("", "")
+        depth.add_row(str(row.k), f"{row.terminal:.5f}", f"{row.arrival:.5f}", *rest)
+    beside = imagined.beside_the_data
+    lines = [
+        "mean |action| by block, standardized: " + " ".join(f"{value:.3f}" for value in imagined.magnitudes),
+        f"first block beside the data's: cosine {beside.cosine_mean:.3f} (median {beside.cosine_median:.3f}), differs by "
+        f"{beside.difference:.3f} of {beside.magnitude:.3f}; nearer the goal than after the data's block: our plan in "
+        f"{beside.plan_nearer:.1%}, our first block in {beside.our_block_nearer:.1%}",
+    ]
+    if imagined.off_support is not None:
+        lines.append(f"blocks that the data does not support: {imagined.off_support:.1%}")
+    if executed is not None:
+        fit = executed.fit
+        settles = (
+            f"settles at {fit.fixed_point:.4f} ({fit.low:.4f} to {fit.high:.4f} in the {fit.settled:.0%} of resamples that settle)"
+            if fit.fixed_point is not None and fit.low is not None
+            else "does not settle"
+        )
+        lines.append(
+            f"closed loop over {fit.pairs} replans of {fit.trials} trials: D' = {fit.c:.3f} D + {fit.b:.4f}, {settles}"
+        )
+        for name, drift, still in (
+            ("our plans", executed.drift, executed.drift_of_copying),
+            ("the data's actions from the same starts", executed.data_drift, executed.data_drift_of_copying),
+        ):
+            shares = " ".join(f"{100 * value / max(rest, 1e-12):.1f}" for value, rest in zip(drift, still, strict=True))
+            lines.append(f"imagined against real latents after each block, % of copying, {name}: {shares}")
+    return [profile, depth, *lines]
