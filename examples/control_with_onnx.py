@@ -14,10 +14,10 @@ mean, std, block = np.float32(facts["action_mean"]), np.float32(facts["action_st
 
 
 def encode(frame):
-    return encoder.run(["latents"], {"frames": frame[None]})[0]  # (1, D)
+    return encoder.run(["latents"], {"frames": frame[None]})[0]  # (1, *Z)
 
 
-target = np.array([150.0, 80.0])  # behind the wall: the way leads through the door
+target = np.array([150.0, 80.0])  # behind the wall: the door is the only path
 goal = encode(TwoRooms(target, facts["frame_size"]).render())
 room = TwoRooms([70.0, 75.0], facts["frame_size"])
 frames = [encode(room.render())] * facts["context"]  # before there is a past: the first frame, with zero actions

@@ -10,12 +10,16 @@ import numpy as np
 import torch
 
 import leplanner as lp
-from leplanner.core.actions import ActionBox
-from leplanner.data.windows import ActionScale, PlanWindows
+from leplanner.core.actions import ActionSpec
+from leplanner.core.config import changed
+from leplanner.core.dynamics import mean_squared_distance
+from leplanner.data.windows import PlanWindows
 from leplanner.planner.model import LePlanner, PlannerConfig
 from leplanner.planner.train import PlannerTrainConfig, fit_planner
+from leplanner.training.runtime import Runtime
 
 BLOCK, FADE, PUSH = 5, 0.8, 0.05  # actions in a block; what is left of a speed after a step; speed by a unit action
+LATENT = lp.LatentSpec((4,))
 
 
 class SlidingDot:
@@ -30,23 +34,28 @@ class SlidingDot:
 
 
 class DotWorld:
-    """The world model. All that planners ask of one is this method, and that gradients flow through it."""
+    """The world model: the latent's shape, where plans lead, and how far that is from a goal; gradients flow through both."""
 
-    def __init__(self, scale):
-        self.mean, self.std = (torch.tensor(part, dtype=torch.float32) for part in (scale.mean, scale.std))
+    latent = LATENT
+
+    def __init__(self, actions):
+        self.mean, self.std = torch.tensor(actions.mean), torch.tensor(actions.std)
 
     def rollout(self, context, past_blocks, plan):
-        state, found = context[:, -1], []
+        state, latents = context[:, -1], []
         for block in plan.unbind(1):  # standardized (B, 5 * 2)
             for action in (block.unflatten(-1, (BLOCK, 2)) * self.std + self.mean).unbind(1):
                 speed = FADE * state[:, 2:] + PUSH * action
                 state = torch.cat([state[:, :2] + speed, speed], dim=-1)
-            found.append(state)
-        return torch.stack(found, dim=1)
+            latents.append(state)
+        return torch.stack(latents, dim=1)
+
+    def distance(self, latents, goal):
+        return mean_squared_distance(latents, goal)
 
 
 def collect(rng, episodes=300, steps=60):
-    """The dataset: wherever a hesitant hand pushes. Pixels are not needed where latents are known."""
+    """The dataset: random pushes with pauses. Pixels are not needed where latents are known."""
     states, actions = np.empty((episodes, steps + 1, 4)), np.full((episodes, steps + 1, 1, 2), np.nan, np.float32)
     for episode in range(episodes):
         dot, push = SlidingDot(rng.uniform(-1, 1, 2)), np.zeros(2)
@@ -68,26 +77,28 @@ def main(steps=400):
     rng = np.random.default_rng(0)
     episodes = collect(rng)
     known = episodes.actions[np.isfinite(episodes.actions).all(axis=(1, 2)), 0]
-    scale = ActionScale(known.mean(axis=0), known.std(axis=0))
-    world, latents = DotWorld(scale), episodes.states.astype(np.float32)
+    mean, std = (tuple(part.tolist()) for part in (known.mean(axis=0), known.std(axis=0)))
+    actions = ActionSpec(mean, std, low=(-1.0, -1.0), high=(1.0, 1.0), block=BLOCK)
+    world, latents = DotWorld(actions), episodes.states.astype(np.float32)
     sides = np.arange(280), np.arange(280, 300)
-    train, held_out = (PlanWindows(latents, episodes, side, scale, BLOCK, context=3) for side in sides)
-    shape = PlannerConfig(latent=4, block_dim=2 * BLOCK, width=48, depth=1, heads=2, dropout=0.0)
-    model = LePlanner(shape, ActionBox(tuple(scale.mean.tolist()), tuple(scale.std.tolist()), BLOCK))
-    config = PlannerTrainConfig(steps=steps, batch=64, learning_rate=2e-3, support_weight=0.0, precision="fp32")
+    train, held_out = (PlanWindows(latents, episodes, side, actions, context=3) for side in sides)
+    model = LePlanner(PlannerConfig(width=48, depth=1, heads=2, dropout=0.0), LATENT, context=3, actions=actions)
+    config = changed(
+        PlannerTrainConfig(support_weight=0.0), steps=steps, batch=64, learning_rate=2e-3, precision="fp32"
+    )
     with tempfile.TemporaryDirectory() as folder:
-        check = held_out.draw(rng, 256, shape.horizon)
-        fit_planner(model, world, None, train.draw, check, config, Path(folder), "dots", torch.device("cpu"))
-    planner = lp.Planner(world, model.eval().requires_grad_(False))
+        check = held_out.draw(rng, 256, model.config.horizon)
+        fit_planner(model, world, None, train.draw, check, config, Path(folder), "dots", Runtime("cpu"))
+    planner = lp.Planner(world, model)
     problem = lp.PlanProblem(*(torch.from_numpy(part) for part in (check.context, check.past_blocks, check.goal)))
     lp.check_dynamics(world, problem.context, problem.past_blocks, planner.plan(problem).blocks)
 
     dot, goal = SlidingDot([-0.3, -0.2]), np.array([0.2, 0.3, 0.0, 0.0])
-    seen, done = [dot.state] * 3, [scale.zero_block(BLOCK)] * 2  # as if it had stood there
+    seen, done = [dot.state] * 3, [actions.zero_block()] * 2  # as if it had stood there
     for _ in range(10):
         context, past = (torch.tensor(np.stack(part), dtype=torch.float32)[None] for part in (seen[-3:], done[-2:]))
         plan = planner.plan(lp.PlanProblem(context, past, torch.tensor(goal, dtype=torch.float32)[None]))
-        for action in model.box.raw(plan.blocks)[0, 0].numpy():  # the first block, then look again
+        for action in actions.raw(plan.blocks)[0, 0].numpy():  # the first block, then look again
             dot.step(action)
         seen.append(dot.state)
         done.append(plan.blocks[0, 0].numpy())

@@ -3,7 +3,7 @@ import numpy as np
 import leplanner as lp
 
 planner = lp.load("tworoom")  # shipped: tworoom, pusht, reacher, cube; or a bundle folder, or a Hugging Face id
-room = lp.make_simulator(lp.get_task("tworoom"))
+room = lp.get_task("tworoom").simulate()
 room.set_state(np.array([170.0, 60.0]))
 goal = room.render(64)  # a picture of where to be
 room.set_state(np.array([60.0, 80.0]))  # in the other room

@@ -20,7 +20,8 @@ def main(bundle: str, episodes: int) -> None:
     planner = lp.load(bundle)
     size = planner.world.spec.frame_size
     world = swm.World(lp.get_task(planner.world.spec.task).env_id, num_envs=2, image_shape=(size, size))
-    config = swm.policy.PlanConfig(horizon=5, receding_horizon=1, action_block=5)
+    horizon, block = planner.model.config.horizon, planner.model.actions.block
+    config = swm.policy.PlanConfig(horizon=horizon, receding_horizon=1, action_block=block)
 
     # before: solver = swm.solver.CEMSolver(model=world_model, num_samples=300, n_steps=30, topk=30)
     solver = lp.Solver(planner)

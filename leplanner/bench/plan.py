@@ -48,12 +48,8 @@ import leplanner as lp
 imported = time.perf_counter() - began
 import torch
 torch.set_num_threads(int(sys.argv[2]))
-for source in sys.argv[3:]:  # plugins of the process that measures
-    from leplanner.core.registry import load_plugin
-    from leplanner.worlds import WorldFamily, register_world
-    plugin = load_plugin(source)
-    if isinstance(plugin, WorldFamily):
-        register_world(plugin)
+from leplanner.core.registry import load_plugins
+load_plugins(json.loads(sys.argv[3]))  # a family that the measuring process was given as package.module:FAMILY
 def memory(field):
     status = pathlib.Path("/proc/self/status")  # Linux's
     lines = status.read_text().splitlines() if status.exists() else []
@@ -245,7 +241,7 @@ def _rival(name: str, planner: Planner) -> Policy:
 def _first_plan(planner: Planner) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         save_bundle(planner, Path(folder))
-        command = [sys.executable, "-c", _FIRST_PLAN, folder, str(torch.get_num_threads()), *plugins()]
+        command = [sys.executable, "-c", _FIRST_PLAN, folder, str(torch.get_num_threads()), json.dumps(plugins())]
         done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode == 0:
         return json.loads(done.stdout)

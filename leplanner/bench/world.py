@@ -53,7 +53,8 @@ def bench_world(
         targets = torch.randn(size, frames_per_window, len(task.probe_names))
     frames = frames.contiguous(memory_format=torch.channels_last)
     windows = frames.unflatten(0, (size, frames_per_window))
-    state = TrainState(parts.to(memory_format=torch.channels_last), config.optim, runtime, "bench")
+    parts.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    state = TrainState(parts, config.optim, runtime, "bench")
     limit = matmul_gflops(torch.bfloat16 if state.precision == "bf16" else torch.float32, size=2048)
 
     def losses(generator: torch.Generator) -> dict[str, Tensor]:

@@ -82,18 +82,26 @@ class Workers:
 def preselect(words: Sequence[str]) -> Choice:
     """Task, scale, recipe and family as typed, read before the rest: the defaults of the other options follow from them."""
     typed: dict[str, str] = {}
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        name, _, value = word.partition("=")
+    given: list[str] = []
+    remaining = iter(words)
+    for word in remaining:
+        name, equals, value = word.partition("=")
         if name in ("--scale", "--recipe", "--family"):
-            typed[name[2:]] = value or following
-    given = [word for word in words if not word.startswith("-")]
-    known = [word for word in given if word in TASKS or (":" in word and word != typed.get("family"))]
+            typed[name[2:]] = value if equals else next(remaining, "")
+        elif not word.startswith("-"):
+            given.append(word)
+    known = [word for word in given if word in TASKS or ":" in word]
     asks_for_help = {"-h", "--help"} & set(words)
     if asks_for_help and not known:
         return Choice(TASKS.names()[0], **typed)
     if not given:
         raise ValueError(f"Which task? Known: {', '.join(TASKS)}; or package.module:TASK.")
     return Choice((known or given)[0], **typed)
+
+
+def is_typed(option: str, words: Sequence[str]) -> bool:
+    """As `--option value` or `--option=value`."""
+    return any(word.partition("=")[0].replace("_", "-") == option for word in words)
 
 
 def integers(text: str, option: str) -> tuple[int, ...]:

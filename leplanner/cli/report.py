@@ -17,8 +17,10 @@ def report(
     out: MaybePath = None,
     figures: MaybePath = None,
 ) -> None:
-    """Draw evaluations, diagnostics and ablations as one self-contained HTML page: tables, figures, videos of the trials that were
-    recorded, and a browser of all trials. Evaluations of one task at several goal offsets also give its reach.
+    """Draw evaluations, diagnostics and ablations as one self-contained HTML page.
+
+    Tables, figures, videos of the trials that were recorded, and a browser of all trials. Evaluations of one task at several goal
+    offsets also give its reach.
 
     Example: leplanner report runs/tworoom/evaluation/nontrivial-25-42 runs/tworoom/diagnostics --figures figures
 

@@ -18,7 +18,7 @@ from ..planner.model import PlannerConfig
 from ..planner.planner import load_bundle
 from ..planner.train import PlannerTrainConfig
 from ..report.terminal import arrival_table
-from .options import Choice, Comma, Compute, MaybeBundle, MaybePath, Workers
+from .options import Choice, Comma, Compute, MaybeBundle, MaybePath, Workers, is_typed
 from .progress import bar, console
 
 Flat = OmitArgPrefixes
@@ -54,7 +54,7 @@ class Collect:
     @staticmethod
     def default(choice: Choice, words: list[str]) -> Collect:
         preset = choice.preset
-        return Collect(choice, preset.on_policy_collect if "--policy" in words else preset.collect, Workers())
+        return Collect(choice, preset.on_policy_collect if is_typed("--policy", words) else preset.collect, Workers())
 
     def run(self) -> None:
         paths = self.choice.paths
@@ -157,7 +157,7 @@ class Train:
     @staticmethod
     def default(choice: Choice, words: list[str]) -> Train:
         preset = choice.preset
-        training = preset.on_policy_training if "--init" in words else preset.training
+        training = preset.on_policy_training if is_typed("--init", words) else preset.training
         return Train(choice, training, preset.planner, Compute())
 
     def run(self) -> None:

@@ -18,7 +18,7 @@ from ..worlds import find_family, load_world
 from ..worlds.finetune import FinetuneConfig
 from ..worlds.probe import probe_world
 from ..worlds.train import WorldTrainConfig
-from .options import Choice, Compute, Json, MaybeFloats, MaybePath, Source, WorldFolder
+from .options import Choice, Compute, Json, MaybeFloats, MaybePath, Source, WorldFolder, is_typed
 from .progress import bar, console
 from .stages import Flat, show_result
 
@@ -77,7 +77,7 @@ class WorldFinetune:
     def default(choice: Choice, words: list[str]) -> WorldFinetune:
         """Where on-policy data is asked for, as a run does it in its later rounds."""
         preset = choice.preset
-        config = preset.on_policy_finetune if "--on-policy-prob" in words else preset.finetune
+        config = preset.on_policy_finetune if is_typed("--on-policy-prob", words) else preset.finetune
         return WorldFinetune(choice, config, Compute())
 
     def run(self) -> None:

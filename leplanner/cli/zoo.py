@@ -28,7 +28,7 @@ def zoo(json_output: Json = False) -> None:
         print(json.dumps({name: {"folder": str(shipped()[name]), **value} for name, value in evaluations.items()}))
         return
     table = Table(title="success on nontrivial held-out trials, %, with 95 % intervals")
-    for column in ("load by", "method", "replans after", "trials", "any time", "held 5", "MB", "manifest"):
+    for column in ("load by", "method", "replans", "trials", "any time", "held 5", "MB", "manifest"):
         table.add_column(column, justify="left" if column in ("load by", "method") else "right")
     for name, evaluation in evaluations.items():
         size = sum(path.stat().st_size for path in shipped()[name].iterdir()) / 1e6

@@ -64,7 +64,7 @@ class Properties:
     multi_step_plan: str  # it decides more than the next action or block
     no_deadline: str  # it need not be told how many steps are left
     frozen_world: str  # it uses a world model that was trained without it, for any task in it
-    fixed_cost: str  # a decision takes a known number of imagined steps, and few
+    fixed_cost: str  # a decision takes a known number of predictor transitions, and few
 
     @property
     def marks(self) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ def load_object(address: str) -> Any:
     module, _, name = address.partition(":")
     try:
         return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:  # TypeError: a relative path such as ./task
         raise ValueError(
             f"{address!r} could not be loaded ({error}). Give package.module:NAME, of a module that Python can import from here."
         ) from error

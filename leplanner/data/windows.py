@@ -63,7 +63,7 @@ class BlockTable:
     def leaving(self, rows: Array) -> Array:
         """(...,) rows -> (..., A)"""
         steps = rows[..., None] + np.arange(self.stride)
-        return self.actions[steps].reshape(*rows.shape, -1)
+        return self.actions[steps].reshape(*rows.shape, self.stride * self.actions.shape[1])
 
 
 class WorldWindows:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..artifacts import write_json
+from ..artifacts import folder_lock, write_json
 from ..data.formats import open_episodes
 from ..evaluation.manifest import Manifest, draw_manifest, load_manifest, save_manifest
 from ..evaluation.metrics import HEADLINE
@@ -67,13 +67,7 @@ def find_manifest(
     """The one that the folder has; else, without a dataset, the one that the bundle brings; else a new draw."""
     path, expected = folder / "manifest.json", (task.name, draw.protocol, draw.offset, draw.budget, draw.seed)
     if path.exists():
-        manifest = load_manifest(path)
-        if manifest.setting != expected or len(manifest.trials) < draw.trials:
-            raise ValueError(
-                f"{path} holds {len(manifest.trials)} trials of {manifest.setting}; {draw.trials} of {expected} "
-                "were requested. Choose another --out."
-            )
-        return manifest
+        return _frozen_manifest(path, expected, draw.trials)
     if bundle is not None and (bundle / "manifest.json").exists() and not data.exists():
         manifest = load_manifest(bundle / "manifest.json")
         if manifest.setting != expected or len(manifest.trials) < draw.trials:
@@ -83,7 +77,20 @@ def find_manifest(
             )
     else:
         manifest = new_manifest(task, data, spec, draw)
-    save_manifest(manifest, path)
+    with folder_lock(folder):
+        if path.exists():  # drawing takes a while, and another process was faster
+            return _frozen_manifest(path, expected, draw.trials)
+        save_manifest(manifest, path)
+    return manifest
+
+
+def _frozen_manifest(path: Path, expected: tuple[str, str, int, int, int], trials: int) -> Manifest:
+    manifest = load_manifest(path)
+    if manifest.setting != expected or len(manifest.trials) < trials:
+        raise ValueError(
+            f"{path} holds {len(manifest.trials)} trials of {manifest.setting}; {trials} of {expected} "
+            "were requested. Choose another --out."
+        )
     return manifest
 
 

@@ -42,6 +42,8 @@ class Planner:
                 f"The world's latents have the shape {dynamics.latent.shape}, the planner's {model.latent.shape}: they were not made "
                 "for each other."
             )
+        if isinstance(dynamics, World):
+            _check_fit(dynamics.spec, model)
         self.dynamics, self.density = dynamics, density
         self.model = model.eval().requires_grad_(False)
         self.requested = engine
@@ -140,6 +142,18 @@ class Planner:
                 )
             if not actual.isfinite().all():
                 raise ValueError(f"PlanProblem.{name} holds NaN or infinity; check the frames or actions it came from.")
+
+
+def _check_fit(spec: WorldSpec, model: LePlanner) -> None:
+    sizes = {
+        "context": (spec.context, model.context),
+        "block_dim": (spec.actions.block_dim, model.actions.block_dim),
+    }
+    for name, (theirs, ours) in sizes.items():
+        if theirs != ours:
+            raise ValueError(
+                f"The world's {name} is {theirs}, the planner's {ours}: they were not made for each other."
+            )
 
 
 def planner_for(world: World, config: PlannerConfig) -> LePlanner:

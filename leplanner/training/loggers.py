@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..artifacts import atomic_path, read_lines
+from ..artifacts import atomic_path
 from ..core.registry import Registry
 
 FILE = "metrics.jsonl"
@@ -46,7 +47,7 @@ class JsonlLogger:
 
     def __init__(self, info: RunInfo):
         path = info.out / FILE
-        lines = path.read_text().splitlines() if path.exists() else []
+        lines = _lines(info.out)
         kept = [line for line in lines if _step_of(line) <= info.step]
         if len(kept) < len(lines):
             with atomic_path(path) as temporary:
@@ -62,12 +63,17 @@ class JsonlLogger:
         self.file.close()
 
 
+def _lines(out: Path) -> list[str]:
+    path = out / FILE
+    return path.read_text().splitlines() if path.exists() else []
+
+
 def _step_of(line: str) -> float:
     """Of a logged line; a half-written one belongs to no step."""
     try:
         return json.loads(line)["step"]
     except (json.JSONDecodeError, KeyError):
-        return float("inf")
+        return math.inf
 
 
 def scalars(metrics: Mapping[str, Any]) -> dict[str, float]:
@@ -149,8 +155,8 @@ class Loggers:
 
 
 def read_metrics(out: Path) -> list[dict[str, Any]]:
-    """Every logged step of a run."""
-    return read_lines(out / FILE)
+    """Every logged step of a run; without a line that is half-written, since the run was killed or goes on."""
+    return [json.loads(line) for line in _lines(out) if math.isfinite(_step_of(line))]
 
 
 def read_validations(out: Path) -> list[dict[str, Any]]:

@@ -47,7 +47,7 @@ class OptimizerKind:
     make: Callable[[nn.Module, dict[str, Any], torch.device, str], list[torch.optim.Optimizer]]
 
 
-OPTIMIZERS: Registry[OptimizerKind] = Registry("optimizer")
+OPTIMIZERS: Registry[OptimizerKind] = Registry("optimizer", "leplanner.optimizers")
 
 
 def _adamw(parameters: list[nn.Parameter], rates: dict[str, Any], device: torch.device) -> torch.optim.Optimizer:

@@ -1,52 +1,52 @@
-"""Baselines: search counts its rows and finds good plans; learned policies learn, resume and are stored."""
+"""Baselines: search counts its transitions and improves plans; learned policies learn, resume and are stored."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from linear_world import BOX, HORIZON, LATENT, LinearWorld, draw, problem_of
+from linear_world import ACTIONS, HORIZON, LATENT, LinearWorld, draw, make_model, problem_of
+from support import CPU
 
 from leplanner.baselines.learned import LEARNED, BaselineTrainConfig, load_baseline, train_baseline
 from leplanner.baselines.simple import NoOp, RandomPolicy, Replay
-from leplanner.baselines.swm_search import SEARCHES, SearchBudget, SearchPolicy
+from leplanner.baselines.swm_search import SearchPolicy
 from leplanner.baselines.transitions import draw_transitions
+from leplanner.control.methods import METHODS, MethodInputs, SearchBudget, methods_of
 from leplanner.control.policy import PlannerPolicy, Request, imagined_distance
-from leplanner.core.actions import ActionBox
+from leplanner.core.config import changed
 from leplanner.core.problem import PlanProblem
+from leplanner.data.windows import plan_windows
 
-SETTINGS = BaselineTrainConfig(steps=20, batch=32, validate_every=10)
+SETTINGS = changed(BaselineTrainConfig(), steps=20, batch=32, validate_every=10)
 
 
 def request_for(problem: PlanProblem, remaining: int = 50) -> Request:
     return Request(problem, remaining, None, tuple(range(100, 100 + len(problem.goal))))
 
 
-def test_rows_a_plan(tiny_planner):
+def test_transitions_per_plan(tiny_planner):
     """20 for ours; 45,000 for CEM."""
     problem = PlanProblem(torch.randn(1, 3, 32), torch.randn(1, 2, 10), torch.randn(1, 32))
     ours = PlannerPolicy(tiny_planner)
     ours.decide(request_for(problem))
-    assert ours.rows == 20
-    cem = SearchPolicy("cem", tiny_planner.world, ActionBox.of(tiny_planner.world.spec), 3, SearchBudget())
+    assert ours.transitions == tiny_planner.transitions_per_plan == 20
+    cem = METHODS.get("cem").make(MethodInputs(tiny_planner, budget=50))(None)
     cem.decide(request_for(problem))
-    assert cem.rows == 45_000
+    assert cem.transitions == 45_000
 
 
-@pytest.mark.parametrize("kind", SEARCHES)
+@pytest.mark.parametrize("kind", methods_of("search"))
 def test_search_improves_stays_in_the_box_and_depends_on_its_seed_alone(kind, capsys):
     world, problem = LinearWorld(), problem_of(draw(np.random.default_rng(2), 4))
-    policy = SearchPolicy(kind, world, BOX, 3, SearchBudget(samples=64, rounds=12, elites=8))
+    policy = SearchPolicy(kind, world, make_model(), SearchBudget(samples=64, rounds=12))
     seeds = (5, 6, 7, 8)
     plans = policy.plan(problem, seeds)
     assert plans.shape == (4, HORIZON, 2)
-    assert ((plans - BOX.center).abs() <= BOX.scale + 1e-5).all()
-    still = (BOX.center - BOX.center).expand(4, HORIZON, 2)
-    found = imagined_distance(world, problem, plans).mean()
-    assert found < 0.8 * imagined_distance(world, problem, still).mean()
-    again = policy.plan(problem, seeds, rest=plans[:, 1:])  # from where the last plan left off
+    assert ((plans - ACTIONS.center).abs() <= ACTIONS.scale + 1e-5).all()
+    reached = imagined_distance(world, problem, plans).mean()
+    assert reached < 0.8 * imagined_distance(world, problem, torch.zeros(4, HORIZON, 2)).mean()
+    again = policy.plan(problem, seeds, remaining_plan=plans[:, 1:])  # from where the last plan left off
     assert not torch.equal(again, plans)
     order = [2, 0, 3, 1]
     shuffled = PlanProblem(problem.context[order], problem.past_blocks[order], problem.goal[order])
@@ -55,21 +55,22 @@ def test_search_improves_stays_in_the_box_and_depends_on_its_seed_alone(kind, ca
     assert capsys.readouterr().out == ""
 
 
-def test_an_unknown_search_is_refused():
+def test_an_unknown_method_and_too_small_a_search_are_refused():
     with pytest.raises(ValueError, match="cem, icem, mppi, gradient"):
-        SearchPolicy("luck", LinearWorld(), BOX, 3, SearchBudget())
-    with pytest.raises(ValueError, match="two elites"):
-        SearchBudget(samples=19, elites=1)
+        METHODS.get("luck")
+    for budget in (SearchBudget(samples=19), SearchBudget(rounds=0)):
+        with pytest.raises(ValueError, match="two elites"):
+            SearchPolicy("cem", LinearWorld(), make_model(), budget)
 
 
 def test_floors_and_replay():
     problem = problem_of(draw(np.random.default_rng(2), 3))
-    drawn = RandomPolicy(BOX).decide(request_for(problem))
+    drawn = RandomPolicy(ACTIONS).decide(request_for(problem))
     assert drawn.shape[0] == 3
     assert np.abs(drawn).max() <= 1
-    assert np.array_equal(RandomPolicy(BOX).decide(request_for(problem)), drawn)
+    assert np.array_equal(RandomPolicy(ACTIONS).decide(request_for(problem)), drawn)
     assert not np.array_equal(drawn[0], drawn[1])
-    assert not NoOp(BOX).decide(request_for(problem)).any()
+    assert not NoOp(ACTIONS).decide(request_for(problem)).any()
     actions = np.random.default_rng(0).uniform(-1, 1, (7, 2)).astype(np.float32)
     replayed = Replay(actions, budget=10).decide(request_for(problem))
     assert np.array_equal(replayed[1, :7], actions)
@@ -77,7 +78,7 @@ def test_floors_and_replay():
 
 
 def test_transitions_are_the_datas(tiny_world, tiny_cache, rng):
-    windows, _ = tiny_world.plan_windows(tiny_cache)
+    windows, _ = plan_windows(tiny_world, tiny_cache)
     batch = draw_transitions(windows, rng, 200, max_offset=4, random_share=0.25)
     near = batch.offset == 1
     assert np.array_equal(batch.following[near], batch.goal[near])
@@ -86,11 +87,11 @@ def test_transitions_are_the_datas(tiny_world, tiny_cache, rng):
     assert 0.1 < np.mean(batch.offset == 0) < 0.4
 
 
-@pytest.mark.parametrize("name", LEARNED)
+@pytest.mark.parametrize("name", methods_of("learned"))
 def test_a_learned_baseline_resumes_and_is_stored(name, tiny_world, tiny_cache, tmp_path):
-    whole = train_baseline(name, tiny_world, tiny_cache, SETTINGS, tmp_path / "whole", "cpu")
-    train_baseline(name, tiny_world, tiny_cache, SETTINGS, tmp_path / "parts", "cpu", stop_after=13)
-    parts = train_baseline(name, tiny_world, tiny_cache, SETTINGS, tmp_path / "parts", "cpu")
+    whole = train_baseline(name, tiny_world, tiny_cache, SETTINGS, tmp_path / "whole", CPU)
+    train_baseline(name, tiny_world, tiny_cache, SETTINGS, tmp_path / "parts", CPU, stop_after=13)
+    parts = train_baseline(name, tiny_world, tiny_cache, SETTINGS, tmp_path / "parts", CPU)
     stored = load_baseline(tmp_path / "whole", tiny_world)
     request = request_for(PlanProblem(torch.randn(3, 3, 32), torch.randn(3, 2, 10), torch.randn(3, 32)), 17)
     actions = whole.decide(request)
@@ -100,23 +101,23 @@ def test_a_learned_baseline_resumes_and_is_stored(name, tiny_world, tiny_cache, 
     assert np.array_equal(parts.decide(request), actions)
     assert np.array_equal(stored.decide(request), actions)
     with pytest.raises(ValueError, match="another configuration"):
-        train_baseline(name, tiny_world, tiny_cache, replace(SETTINGS, seed=9), tmp_path / "whole", "cpu")
+        train_baseline(name, tiny_world, tiny_cache, changed(SETTINGS, seed=9), tmp_path / "whole", CPU)
 
 
 def test_only_the_inverse_model_knows_the_deadline(tiny_world, tiny_cache, tmp_path):
     problem = PlanProblem(torch.randn(2, 3, 32), torch.randn(2, 2, 10), torch.randn(2, 32))
     for name in LEARNED:
-        policy = train_baseline(name, tiny_world, tiny_cache, SETTINGS, tmp_path / name, "cpu")
+        policy = train_baseline(name, tiny_world, tiny_cache, SETTINGS, tmp_path / name, CPU)
         soon, late = policy.decide(request_for(problem, 3)), policy.decide(request_for(problem, 40))
         assert np.array_equal(soon, late) == (name != "gcidm")
 
 
-@pytest.mark.parametrize("name", LEARNED)
+@pytest.mark.parametrize("name", methods_of("learned"))
 def test_a_learned_baseline_learns(name):
     """Blocks that lead from a latent to its goal, the difference of the two: every baseline recovers them."""
     torch.manual_seed(0)
-    make, settings = LEARNED[name]
-    model = make(LATENT, 4, 1, settings(width=64))
+    baseline = LEARNED.get(name)
+    model = baseline.network(LATENT, 4, 1, baseline.config(width=64))
     optimizer = torch.optim.Adam(model.parameters(), 3e-3)
 
     def batch(count: int = 128) -> dict[str, torch.Tensor]:
@@ -142,8 +143,8 @@ def test_offline_learning_prefers_the_block_that_arrives(name):
     """From every latent half of the blocks lead to the goal and half away from it. Cloning would answer with their mean,
     zero; a value tells them apart."""
     torch.manual_seed(0)
-    make, settings = LEARNED[name]
-    model = make(LATENT, 4, 1, settings(width=64))
+    baseline = LEARNED.get(name)
+    model = baseline.network(LATENT, 4, 1, baseline.config(width=64))
     optimizer = torch.optim.Adam(model.parameters(), 3e-3)
     for _ in range(600):
         goal = torch.nn.functional.normalize(torch.randn(256, LATENT), dim=1)
@@ -160,15 +161,15 @@ def test_offline_learning_prefers_the_block_that_arrives(name):
     assert (chosen * goal).sum(dim=1).mean() > 0.3
 
 
-def test_a_deadline_must_be_given_to_who_needs_it(tiny_world, tiny_cache, tmp_path):
-    policy = train_baseline("gcidm", tiny_world, tiny_cache, SETTINGS, tmp_path, "cpu")
+def test_a_method_that_needs_the_deadline_must_be_given_it(tiny_world, tiny_cache, tmp_path):
+    policy = train_baseline("gcidm", tiny_world, tiny_cache, SETTINGS, tmp_path, CPU)
     problem = PlanProblem(torch.randn(2, 3, 32), torch.randn(2, 2, 10), torch.randn(2, 32))
     with pytest.raises(ValueError, match="deadline"):
         policy.decide(Request(problem, None, None, (1, 2)))
 
 
 def test_a_baseline_of_another_encoder_is_refused(tiny_world, tiny_cache, tmp_path):
-    train_baseline("gcbc", tiny_world, tiny_cache, SETTINGS, tmp_path, "cpu")
+    train_baseline("gcbc", tiny_world, tiny_cache, SETTINGS, tmp_path, CPU)
     config = (tmp_path / "config.json").read_text()
     (tmp_path / "config.json").write_text(config.replace(tiny_world.encoder_digest, "0" * 64))
     with pytest.raises(ValueError, match="another encoder"):

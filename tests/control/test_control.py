@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import runpy
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from leplanner.planner.engines.engine import random_problem
 
 import leplanner as lp
 from leplanner.control.controller import Controller, DatasetRow
-from leplanner.control.policy import PlannerPolicy, Request, raw_actions
-from leplanner.core.problem import PlanProblem, goal_distances
+from leplanner.control.policy import PlannerPolicy, Request
+from leplanner.core.problem import PlanProblem
 from leplanner.evaluation.capture import RecordingPolicy
+from leplanner.planner.engines import random_problem
+from leplanner.planner.planner import Planner, save_bundle
+from leplanner.tasks import TASKS
+from leplanner.tasks.swm_runtime import import_swm
+from leplanner.worlds.base import World, normalize
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 class Recorder:
     """Remembers what it was asked; answers with actions that name their decision and step."""
 
-    name, stride, rows = "recorder", None, 0
+    name, stride, transitions = "recorder", None, 0
 
     def __init__(self, frames=3, stride=None):
         self.frames, self.stride, self.requests = frames, stride, []
@@ -49,32 +56,35 @@ def test_the_context_is_what_was_seen_and_done(tiny_world, frames, execute):
     controller.reset(frames[59])
     actions = np.stack(drive(controller, frames, 30))
     latents = tiny_world.encode(frames)
-    scale = tiny_world.spec.action_scale
-    zero = torch.from_numpy(scale.zero_block(5))
+    spec = tiny_world.spec.actions
     for number, request in enumerate(policy.requests):
         block = number * execute
         for slot, index in enumerate(range(block - 2, block + 1)):
             assert torch.allclose(request.problem.context[0, slot], latents[5 * max(index, 0)], atol=1e-5)
         for slot, index in enumerate(range(block - 2, block)):
-            wanted = scale.standardize(actions[5 * index : 5 * index + 5]).reshape(-1) if index >= 0 else zero.numpy()
-            assert np.allclose(request.problem.past_blocks[0, slot], wanted, atol=1e-6)
+            executed = spec.standardize(actions[5 * index : 5 * index + 5]).reshape(-1)
+            expected = executed if index >= 0 else spec.zero_block()
+            assert np.allclose(request.problem.past_blocks[0, slot], expected, atol=1e-6)
         assert torch.allclose(request.problem.goal[0], latents[59], atol=1e-5)
     assert len(policy.requests) == -(-30 // (5 * execute))
     first = (np.arange(30) // (5 * execute) + 1) * 100 + np.arange(30) % (5 * execute)
     assert np.allclose(actions[:, 0], first / 1000)
 
 
-def test_frames_are_asked_for_only_when_a_decision_needs_them(tiny_world, frames):
-    wanted = {1: range(0, 50, 5), 5: (0, 15, 20, 25, 40, 45)}  # three frames before each decision, as far as there are
-    for execute, steps in wanted.items():
+def test_frames_are_requested_only_when_a_decision_needs_them(tiny_world, frames):
+    expected = {
+        1: range(0, 50, 5),
+        5: (0, 15, 20, 25, 40, 45),
+    }  # three frames before each decision, as far as there are
+    for execute, steps in expected.items():
         controller = Controller(Recorder(), tiny_world, execute=execute)
         controller.reset(frames[59])
-        asked = []
+        requested = []
         for step in range(50):
             if controller.needs_frame:
-                asked.append(step)
+                requested.append(step)
             controller.act(frames[step] if controller.needs_frame else None)
-        assert asked == list(steps)
+        assert requested == list(steps)
     blind = Controller(Recorder(frames=0), tiny_world)
     blind.reset(torch.zeros(32))
     assert not any(blind.needs_frame or blind.act() is None for _ in range(10))
@@ -99,8 +109,7 @@ def test_real_history_replaces_padding(tiny_world, frames):
     controller.act(frames[2])
     problem = policy.requests[0].problem
     assert torch.allclose(problem.context[0], tiny_world.encode(frames[:3]), atol=1e-5)
-    standardized = tiny_world.spec.action_scale.standardize(past).reshape(2, 10)
-    assert np.allclose(problem.past_blocks[0], standardized, atol=1e-6)
+    assert np.allclose(problem.past_blocks, tiny_world.spec.actions.blocks(past.reshape(1, 10, 2)), atol=1e-6)
 
 
 def test_goals_are_images_latents_or_rows(tiny_world, tworoom):
@@ -138,36 +147,36 @@ def test_misuse_gets_an_answer(tiny_world, frames):
         far.act(frames[0])
 
 
-@pytest.mark.parametrize(("keep", "rows"), [(True, [20, 25]), (False, [20, 20])])
-def test_the_planners_own_controller(tiny_planner, frames, keep, rows):
+@pytest.mark.parametrize(("reuse", "transitions"), [(True, [20, 25]), (False, [20, 20])])
+def test_the_planners_own_controller(tiny_planner, frames, reuse, transitions):
     """`planner.controller(goal, execute)` acts like the long way round."""
-    short = tiny_planner.controller(frames[59], execute=2, keep=keep)
-    long = Controller(PlannerPolicy(tiny_planner, keep), tiny_planner.world, execute=2)
+    short = tiny_planner.controller(frames[59], execute=2, reuse=reuse)
+    policy = PlannerPolicy(tiny_planner, reuse)
+    long = Controller(policy, tiny_planner.world, execute=2, encode=tiny_planner.encode)
     long.reset(frames[59])
     for step in range(15):
         assert np.array_equal(short.act(frames[step]), long.act(frames[step]))
-    assert [decision.rows for decision in short.decisions] == rows
+    assert [decision.transitions for decision in short.decisions] == transitions
     assert all(decision.plan_ms > 0 and decision.encode_ms > 0 for decision in short.decisions)
 
 
-def test_a_plan_is_kept_only_where_it_is_imagined_nearer(tiny_planner):
-    """Row by row: of two plans, the one that ends nearer the goal in imagination; and never the old one without `keep`."""
-    problem = random_problem(tiny_planner.model, batch=64)
+def test_a_plan_is_reused_only_where_it_is_imagined_nearer(tiny_planner):
+    """Row by row: of two plans, the one that ends nearer the goal in imagination; and never the old one without `reuse`."""
+    problem, world, spec = random_problem(tiny_planner.model, batch=64), tiny_planner.world, tiny_planner.model.actions
     new = tiny_planner.plan(problem)
-    rest = new.blocks[:, 1:] + torch.randn(64, 4, 10, generator=torch.Generator().manual_seed(1))
-    whole = torch.cat([rest, new.blocks[:, -1:]], dim=1)
-    ends = goal_distances(tiny_planner.world.rollout(problem.context, problem.past_blocks, whole), problem.goal)[:, -1]
+    remaining = new.blocks[:, 1:] + torch.randn(64, 4, 10, generator=torch.Generator().manual_seed(1))
+    whole = torch.cat([remaining, new.blocks[:, -1:]], dim=1)
+    ends = world.distance(world.rollout(problem.context, problem.past_blocks, whole), problem.goal)[:, -1]
     nearer = ends < new.distances[:, -1]
     assert 0 < nearer.sum() < 64
-    wanted = torch.where(nearer.view(-1, 1, 1), whole, new.blocks)
-    request = Request(problem, None, rest, tuple(range(64)))
-    keeping, plain = PlannerPolicy(tiny_planner, keep=True), PlannerPolicy(tiny_planner)
-    box = tiny_planner.model.box
-    np.testing.assert_allclose(keeping.decide(request), raw_actions(wanted, box), atol=1e-5)
-    np.testing.assert_allclose(plain.decide(request), raw_actions(new.blocks, box), atol=1e-5)
-    assert (keeping.rows, plain.rows) == (64 * 25, 64 * 20)
-    keeping.decide(Request(problem, None, None, request.seeds))
-    assert keeping.rows == 64 * 45  # nothing to keep, nothing to imagine
+    expected = torch.where(nearer.view(-1, 1, 1), whole, new.blocks)
+    request = Request(problem, None, remaining, tuple(range(64)))
+    reusing, plain = PlannerPolicy(tiny_planner, reuse=True), PlannerPolicy(tiny_planner)
+    np.testing.assert_allclose(reusing.decide(request), spec.raw_actions(expected), atol=1e-5)
+    np.testing.assert_allclose(plain.decide(request), spec.raw_actions(new.blocks), atol=1e-5)
+    assert (reusing.transitions, plain.transitions) == (64 * 25, 64 * 20)
+    reusing.decide(Request(problem, None, None, request.seeds))
+    assert reusing.transitions == 64 * 45  # nothing to reuse, nothing to imagine
 
 
 def test_a_batch_acts_like_its_rows(tiny_planner, frames):
@@ -186,8 +195,8 @@ def test_a_batch_acts_like_its_rows(tiny_planner, frames):
 CONFIG = SimpleNamespace(horizon=5, action_block=5, receding_horizon=1)
 
 
-def solver_for(planner, envs=2, config=CONFIG, keep=True):
-    solver = lp.Solver(planner, keep)
+def solver_for(planner, envs=2, config=CONFIG, reuse=True):
+    solver = lp.Solver(planner, reuse)
     solver.configure(action_space=SimpleNamespace(shape=(envs, 2)), n_envs=envs, config=config)
     return solver
 
@@ -202,8 +211,6 @@ def info(frames, goals, ids, step):
 
 
 def test_the_solver_keeps_the_protocol(tiny_planner):
-    from leplanner.tasks.swm_runtime import import_swm
-
     swm = import_swm()
     solver = solver_for(tiny_planner)
     assert isinstance(solver, swm.solver.Solver)
@@ -216,32 +223,32 @@ def test_the_solver_keeps_the_protocol(tiny_planner):
         solver.solve({"pixels": torch.zeros(1, 1, 32, 32, 3, dtype=torch.uint8)})
 
 
-@pytest.mark.parametrize("keep", [True, False])
-def test_the_solver_plans_what_the_controller_plans(tiny_planner, frames, keep):
+@pytest.mark.parametrize("reuse", [True, False])
+def test_the_solver_plans_what_the_controller_plans(tiny_planner, frames, reuse):
     """Block by block, with a subset of the environments in between, and a new episode."""
-    solver = solver_for(tiny_planner, keep=keep)
+    solver = solver_for(tiny_planner, reuse=reuse)
     goals = frames[50:52]
-    controllers = [tiny_planner.controller(goal, keep=keep) for goal in goals]
+    controllers = [tiny_planner.controller(goal, reuse=reuse) for goal in goals]
     for block in range(4):
         views = np.stack([frames[block], frames[20 + block]])
         plans = solver(info(views, goals, [11, 12], 5 * block))["actions"]
         assert plans.shape == (2, 5, 10)
         assert plans.device.type == "cpu"
-        raw = tiny_planner.model.box.raw(plans[:, 0])
+        raw = tiny_planner.model.actions.raw(plans[:, 0])
         for row, controller in enumerate(controllers):
             executed = [controller.act(views[row]) for _ in range(5)]
             assert np.allclose(np.stack(executed), raw[row], atol=1e-4)
     fresh = solver(info(views[:1], goals[:1], [13], 0))["actions"]
-    again = tiny_planner.controller(goals[0], keep=keep)
-    assert np.allclose(again.act(views[0]), tiny_planner.model.box.raw(fresh[0, 0])[0], atol=1e-4)
+    again = tiny_planner.controller(goals[0], reuse=reuse)
+    assert np.allclose(again.act(views[0]), tiny_planner.model.actions.raw(fresh[0, 0])[0], atol=1e-4)
 
 
 @pytest.mark.parametrize("executed", [1, 2, 5])
-def test_the_solver_keeps_plans_of_those_who_have_one(tiny_planner, frames, executed):
+def test_the_solver_reuses_plans_of_environments_that_have_one(tiny_planner, frames, executed):
     """An environment that has a plan and a new one, in one call: each as if it were alone."""
     config = SimpleNamespace(horizon=5, action_block=5, receding_horizon=executed)
     together, alone = (solver_for(tiny_planner, config=config) for _ in range(2))
-    fresh = solver_for(tiny_planner, config=config, keep=False)
+    fresh = solver_for(tiny_planner, config=config, reuse=False)
     different = 0
     for block in range(0, 20, executed):
         views, goals = np.stack([frames[block], frames[20 + block]]), frames[50:52]
@@ -257,8 +264,6 @@ def test_the_solver_keeps_plans_of_those_who_have_one(tiny_planner, frames, exec
 
 
 def test_the_solver_takes_normalized_floats_too(tiny_planner, frames):
-    from leplanner.worlds.world import normalize
-
     goals = frames[50:51]
     first = solver_for(tiny_planner).solve(info(frames[:1], goals, [1], 0))["actions"]
     floats = {
@@ -274,9 +279,6 @@ def test_the_solver_takes_normalized_floats_too(tiny_planner, frames):
 @pytest.mark.parametrize("name", ["tworoom", "pusht"])
 def test_the_solver_inside_stable_worldmodels_own_policy_and_world(name, tiny_planner):
     """WorldModelPolicy drives swm's World with our solver in place of CEM, and executes what the solver planned."""
-    from leplanner.tasks import TASKS
-    from leplanner.tasks.swm_runtime import import_swm
-
     swm = import_swm()
     planned, executed = [], []
 
@@ -284,9 +286,9 @@ def test_the_solver_inside_stable_worldmodels_own_policy_and_world(name, tiny_pl
         def solve(self, info_dict, init_action=None):
             if "goal" not in info_dict:  # swm's TwoRoom shows none unless a dataset gives one
                 info_dict = info_dict | {"goal": torch.zeros_like(info_dict["pixels"])}
-            found = super().solve(info_dict, init_action)
-            planned.append(found["actions"])
-            return found
+            solved = super().solve(info_dict, init_action)
+            planned.append(solved["actions"])
+            return solved
 
     config = swm.policy.PlanConfig(horizon=5, receding_horizon=1, action_block=5)
     solver = Watched(tiny_planner)
@@ -306,7 +308,7 @@ def test_the_solver_inside_stable_worldmodels_own_policy_and_world(name, tiny_pl
     assert len(planned) >= 3
     for number in (0, 1):  # raw actions, as the environment wants them
         done = np.stack(executed[5 * number : 5 * number + 5], axis=1)
-        assert np.allclose(done, tiny_planner.model.box.raw(planned[number][:, 0]), atol=1e-5)
+        assert np.allclose(done, tiny_planner.model.actions.raw(planned[number][:, 0]), atol=1e-5)
 
 
 def test_plans_do_not_depend_on_the_batch(tiny_planner):
@@ -325,31 +327,61 @@ def test_plans_do_not_depend_on_the_batch(tiny_planner):
 @pytest.mark.filterwarnings("ignore")  # gymnasium's, about swm's environments
 def test_the_example_of_the_swap(tiny_planner, tmp_path, monkeypatch, capsys):
     """On PushT, whose environment shows a goal by itself; any planner with two action numbers will do to run it."""
-    from dataclasses import replace
-
-    from leplanner.worlds.world import World
-
-    from leplanner.control.loaded import LoadedPlanner
-    from leplanner.planner.planner import save_bundle
-
     spec = replace(tiny_planner.world.spec, task="pusht")
-    save_bundle(LoadedPlanner(World(tiny_planner.world.model, spec), tiny_planner.model), tmp_path)
-    example = runpy.run_path(str(Path(__file__).parent.parent / "examples" / "swap_solver.py"))
+    save_bundle(Planner(World(tiny_planner.world.model, spec), tiny_planner.model), tmp_path)
+    example = runpy.run_path(str(EXAMPLES / "swap_solver.py"))
     example["main"](str(tmp_path), episodes=2)
     assert "success_rate" in capsys.readouterr().out
 
 
-def test_thoughts_are_of_the_plan_that_was_decided_for(tiny_planner):
-    """A video shows what the executed plan imagines: the new one, or the rest of the last one if that was kept."""
+def test_a_recorded_trace_is_of_the_plan_that_was_decided_for(tiny_planner):
+    """A video shows what the executed plan imagines: the new one, or what remains of the last one if that was reused."""
     problem = random_problem(tiny_planner.model)
     new = tiny_planner.plan(problem)
-    rest = new.blocks[:, 1:].flip(1)
-    for keep in (False, True):
-        policy = RecordingPolicy(PlannerPolicy(tiny_planner, keep))
-        actions = policy.decide(Request(problem, None, rest, (0,)))
+    remaining = new.blocks[:, 1:].flip(1)
+    for reuse in (False, True):
+        policy = RecordingPolicy(PlannerPolicy(tiny_planner, reuse))
+        actions = policy.decide(Request(problem, None, remaining, (0,)))
         trace = policy.trace(tiny_planner, every=5)
-        scale = tiny_planner.world.spec.action_scale
-        blocks = torch.from_numpy(scale.standardize(actions).reshape(1, 5, 10))
+        blocks = torch.from_numpy(tiny_planner.model.actions.blocks(actions))
         imagined = tiny_planner.world.rollout(problem.context, problem.past_blocks, blocks)
         np.testing.assert_allclose(trace.imagined, imagined.half().numpy(), atol=1e-2)
         np.testing.assert_allclose(trace.distances[:, -1], new.distances.numpy(), rtol=1e-3)
+
+
+# nothing that a caller holds is the controller's own
+
+
+def test_changing_a_returned_action_changes_no_later_one(tiny_planner, frames):
+    careful, careless = (tiny_planner.controller(frames[59], execute=2) for _ in range(2))
+    for step in range(25):
+        expected, action = careful.act(frames[step]), careless.act(frames[step])
+        assert np.array_equal(action, expected), step
+        action *= 100
+
+
+def test_changing_the_actions_of_a_batch_changes_no_later_ones(tiny_planner, frames):
+    careful, careless = (tiny_planner.controller(frames[50:52]) for _ in range(2))
+    for step in range(15):
+        views = frames[[step, step + 20]]
+        expected, actions = careful.act(views), careless.act(views)
+        assert np.array_equal(actions, expected), step
+        actions *= 100
+
+
+@pytest.mark.parametrize("shape", [(32,), (2, 32)])
+def test_changing_a_goal_after_reset_changes_no_action(tiny_planner, frames, shape):
+    goal = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    careful, careless = tiny_planner.controller(goal.clone()), tiny_planner.controller(goal)
+    goal.mul_(-3.0)
+    for step in range(10):
+        view = frames[step] if len(shape) == 1 else frames[[step, step + 20]]
+        assert np.array_equal(careless.act(view), careful.act(view)), step
+
+
+def test_changing_a_goal_image_after_reset_changes_no_action(tiny_planner, frames):
+    image = frames[59].copy()
+    careful, careless = tiny_planner.controller(frames[59]), tiny_planner.controller(image)
+    image[:] = 0
+    for step in range(10):
+        assert np.array_equal(careless.act(frames[step]), careful.act(frames[step])), step

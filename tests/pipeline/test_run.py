@@ -161,6 +161,31 @@ def test_a_bundle_is_of_the_weights_that_were_measured(finished, tmp_path):
     assert lp.load(base / "bundle")
 
 
+def test_a_bundle_keeps_what_else_is_in_its_folder(finished, tmp_path):
+    base, _ = finished
+    making = Making("leplanner run tworoom", "tiny", "best", "lewm", base / "data.h5", {"World": base / "world"})
+    out = tmp_path / "bundle"
+
+    def make():
+        return make_bundle(base / "planner", base / "measured", base / "data.h5", making, out)
+
+    card = (make() / "README.md").read_text()
+    make()
+    assert not (out / "README.previous.md").exists()  # the same card
+    (out / "notes.txt").write_text("mine")
+    (out / "README.md").write_text(f"{card}edited")
+    (out / "density.safetensors").write_text("of an earlier bundle")
+    make()
+    assert (out / "notes.txt").read_text() == "mine"
+    assert (out / "README.previous.md").read_text() == f"{card}edited"
+    assert (out / "README.md").read_text() == card
+    assert lp.load(out).digest == lp.load(base / "planner").digest
+    (out / "README.md").write_text("edited again")
+    make()
+    assert (out / "README.previous.md").read_text() == f"{card}edited"
+    assert (out / "README.previous1.md").read_text() == "edited again"
+
+
 def test_videos_show_what_the_rows_say(finished):
     base, _ = finished
     folder = base / "measured"
@@ -221,7 +246,7 @@ def test_a_task_that_trains_on_policy(tmp_path, capsys):
     words = ["run", "pusht", "--scale", "tiny", "--trials", "1", "--search-trials", "0", "--out", str(tmp_path)]
     assert main(words) == 0
     early, late = (read_json(tmp_path / name / "planner" / "config.json") for name in ("round-0", "."))
-    assert late["provenance"]["inputs"]["start"]
+    assert late["provenance"]["inputs"]["init"]
     assert (late["training"]["config"]["recovery_prob"], late["training"]["config"]["curriculum"]) == (0.15, "0:5")
     assert late["digest"] != early["digest"]
     card = (tmp_path / "bundle" / "README.md").read_text()

@@ -13,25 +13,29 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from leplanner.planner.engines.engine import OnnxEncoder, pick_engine, random_problem
-from linear_world import LinearWorld
+from linear_world import LinearWorld, draw, make_model, problem_of
 
 import leplanner as lp
-from leplanner.cli.bench_plan import random_planner, ratios
+from leplanner.bench.plan import random_planner, ratios
 from leplanner.cli.main import main
 from leplanner.control.policy import PlannerPolicy, Request, TransitionCounter
+from leplanner.core.latent import LatentSpec
 from leplanner.evaluation.limits import Machine, PlanWork, plan_work
-from leplanner.pipeline.presets import get_scale
+from leplanner.pipeline.presets import get_preset
+from leplanner.planner.engines import ENGINES, EngineKind, EngineReport, pick_engine, random_problem
+from leplanner.planner.engines.eager import EagerEngine
 from leplanner.planner.model import LePlanner
-from leplanner.planner.planner import Planner, TaskPlanner
+from leplanner.planner.planner import Planner
+from leplanner.tasks import TASKS
 from leplanner.zoo import shipped
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PUSHT = TASKS["pusht"]
 
 
-def livened(scale: str) -> TaskPlanner:
+def livened(scale: str) -> Planner:
     """Random weights, with those that start at zero moved: what hides there would never be missed."""
-    planner = random_planner("pusht", scale)
+    planner = random_planner(PUSHT, scale)
     generator = torch.Generator().manual_seed(1)
     for module in (*planner.world.model.modules(), *planner.model.modules()):
         if isinstance(module, torch.nn.LayerNorm | torch.nn.GroupNorm | torch.nn.BatchNorm1d):
@@ -49,21 +53,21 @@ def livened(scale: str) -> TaskPlanner:
 
 
 @pytest.fixture(scope="module", params=["compact", "paper"])
-def planner(request) -> TaskPlanner:
+def planner(request) -> Planner:
     return livened(request.param)
 
 
-def assert_same_plans(planner: TaskPlanner, engine: str, batch: int) -> None:
+def assert_same_plans(planner: Planner, engine: str, batch: int) -> None:
     problem = random_problem(planner.model, batch=batch)
-    wanted = TaskPlanner(planner.world, planner.model, engine="eager").plan(problem)
-    other = TaskPlanner(planner.world, planner.model, engine=engine)
-    found = other.plan(problem)
+    expected = Planner(planner.world, planner.model, engine="eager").plan(problem)
+    other = Planner(planner.world, planner.model, engine=engine)
+    actual = other.plan(problem)
     report = other.engine_report()
     assert report.engine == engine
     tolerance = 2e-5 if report.precision == "fp32" else 1e-2
     for name in ("blocks", "latents", "distances"):
-        torch.testing.assert_close(getattr(found, name), getattr(wanted, name), atol=tolerance, rtol=tolerance)
-    blocks = wanted.blocks.flip(1)
+        torch.testing.assert_close(getattr(actual, name), getattr(expected, name), atol=tolerance, rtol=tolerance)
+    blocks = expected.blocks.flip(1)
     imagined = other.imagine(problem, blocks)
     rolled = planner.world.rollout(problem.context, problem.past_blocks, blocks)
     torch.testing.assert_close(imagined, rolled, atol=tolerance, rtol=tolerance)
@@ -86,29 +90,67 @@ def test_compiled_plans_as_the_plain_model_does(planner, batch):
 def test_onnx_encodes_as_the_plain_model_does(planner, rng):
     size = planner.world.spec.frame_size
     frames = rng.integers(0, 256, (3, size, size, 3), dtype=np.uint8)
-    wanted = planner.world.encode(frames)
-    found = OnnxEncoder(planner.world)(torch.from_numpy(frames))
-    torch.testing.assert_close(found, wanted, atol=2e-5, rtol=2e-5)
+    encoded = Planner(planner.world, planner.model, engine="onnx").encode(frames)
+    torch.testing.assert_close(encoded, planner.world.encode(frames), atol=2e-5, rtol=2e-5)
 
 
 def test_what_an_engine_is_chosen_for():
-    planner = random_planner("pusht", "tiny")
+    planner = random_planner(PUSHT, "tiny")
     assert planner.engine_report().engine == "onnx"
     assert "CPU" in planner.engine_report().reason
-    assert pick_engine("eager", planner.world, planner.model) == ("eager", "asked for")
-    with pytest.raises(ValueError, match="auto, eager, compiled, onnx; got 'fast'"):
+    assert pick_engine("eager", planner.world, planner.model) == ("eager", "requested")
+    with pytest.raises(ValueError, match="auto, onnx, compiled, eager; got 'fast'"):
         Planner(planner.world, planner.model, engine="fast")
 
 
-def test_a_foreign_world_is_planned_in_by_the_plain_model():
-    model = random_planner("pusht", "tiny").model
-    assert "LinearWorld" in Planner(LinearWorld(), model).engine_report().reason
-    with pytest.raises(ValueError, match="LinearWorld"):
-        Planner(LinearWorld(), model, engine="onnx")
+def test_a_world_that_offers_nothing_is_planned_in_by_the_plain_model():
+    report = Planner(LinearWorld(), make_model()).engine_report()
+    assert (report.engine, report.precision) == ("eager", "fp32")
+    assert "LinearWorld" in report.reason
+    assert "plain model" in report.reason
+
+
+def test_a_world_that_offers_nothing_is_traced_where_that_is_requested():
+    torch.manual_seed(0)
+    model, problem = make_model(), problem_of(draw(np.random.default_rng(0), 6))
+    eager, traced = (Planner(LinearWorld(), model, engine=engine) for engine in ("eager", "onnx"))
+    for name in ("blocks", "latents", "distances"):
+        actual, expected = (getattr(planner.plan(problem), name) for planner in (traced, eager))
+        torch.testing.assert_close(actual, expected, atol=2e-5, rtol=2e-5)
+    LinearWorld.traceable = True
+    try:
+        assert Planner(LinearWorld(), model).engine_report().engine == "onnx"
+    finally:
+        del LinearWorld.traceable
+
+
+def test_an_engine_of_another_package_is_used_when_requested_by_name(monkeypatch):
+    class Reversed(EagerEngine):
+        precision = "fp64"
+
+        def plan(self, problem):
+            plan = super().plan(problem)
+            return replace(plan, blocks=plan.blocks.flip(1))
+
+    ENGINES.names()  # complete
+    monkeypatch.setattr(ENGINES, "_items", dict(ENGINES._items))
+    cannot = "it needs a planner of width 48"
+    missing = lambda dynamics, model: None if model.config.width == 48 else cannot  # noqa: E731
+    ENGINES.register(EngineKind("reversed", Reversed, missing, suits=lambda dynamics, device: None))
+    model, problem = make_model(), problem_of(draw(np.random.default_rng(0), 2))
+    planner = Planner(LinearWorld(), model, engine="reversed")
+    assert planner.engine_report() == EngineReport("reversed", "fp64", "requested")
+    expected = Planner(LinearWorld(), model, engine="eager").plan(problem).blocks.flip(1)
+    assert torch.equal(planner.plan(problem).blocks, expected)
+    assert Planner(LinearWorld(), model).engine_report().engine == "eager"  # it suits nothing by itself
+    with pytest.raises(ValueError, match=cannot):
+        Planner(
+            LinearWorld(), LePlanner(replace(model.config, width=32), model.latent, 3, model.actions), engine="reversed"
+        )
 
 
 def test_without_onnx_runtime_the_plain_model_plans_and_says_so(monkeypatch):
-    planner = random_planner("pusht", "tiny")
+    planner = random_planner(PUSHT, "tiny")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert pick_engine("auto", planner.world, planner.model)[0] == "eager"
     assert "leplanner[export]" in pick_engine("auto", planner.world, planner.model)[1]
@@ -116,19 +158,19 @@ def test_without_onnx_runtime_the_plain_model_plans_and_says_so(monkeypatch):
         pick_engine("onnx", planner.world, planner.model)
 
 
-def test_rows_are_what_the_plain_model_imagines():
-    planner = random_planner("pusht", "tiny")
+def test_transitions_are_what_the_plain_model_imagines():
+    planner = random_planner(PUSHT, "tiny")
     problem = random_problem(planner.model, batch=3)
     counter = TransitionCounter(planner.world)
     Planner(counter, planner.model).plan(problem)
-    assert counter.rows == 3 * planner.rows == 3 * 20
+    assert counter.transitions == 3 * planner.transitions_per_plan == 3 * 20
     policy = PlannerPolicy(planner)
     policy.decide(Request(problem, None, None, (0, 1, 2)))
-    assert policy.rows == 60
+    assert policy.transitions == 60
 
 
 def test_changed_weights_are_planned_with():
-    planner = random_planner("pusht", "tiny")
+    planner = random_planner(PUSHT, "tiny")
     problem = random_problem(planner.model)
     before = planner.plan(problem).blocks
     planner.model.action_head[3].weight.mul_(2.0)
@@ -140,20 +182,26 @@ def test_changed_weights_are_planned_with():
 def test_a_planner_that_has_planned_can_be_copied():
     planner = lp.load("tworoom")
     problem = random_problem(planner.model)
-    planner.world.encode(np.zeros((1, 64, 64, 3), np.uint8))
-    wanted = planner.plan(problem).blocks
-    torch.testing.assert_close(copy.deepcopy(planner).plan(problem).blocks, wanted)
+    frames = np.zeros((1, 64, 64, 3), np.uint8)
+    latents, blocks = planner.encode(frames), planner.plan(problem).blocks
+    again = copy.deepcopy(planner)
+    torch.testing.assert_close(again.plan(problem).blocks, blocks)
+    torch.testing.assert_close(again.encode(frames), latents)
 
 
 def test_a_planner_for_another_world_is_refused():
-    planner = random_planner("pusht", "tiny")
-    other = LePlanner(replace(planner.model.config, context=2), planner.model.box)
+    planner = random_planner(PUSHT, "tiny")
+    config, actions = planner.model.config, planner.model.actions
     with pytest.raises(ValueError, match="context is 3, the planner's 2"):
-        Planner(planner.world, other)
+        Planner(planner.world, LePlanner(config, planner.world.latent, 2, actions))
+    with pytest.raises(ValueError, match="block_dim is 10, the planner's 8"):
+        Planner(planner.world, LePlanner(config, planner.world.latent, 3, replace(actions, block=4)))
+    with pytest.raises(ValueError, match=r"shape \(32,\), the planner's \(31,\)"):
+        Planner(planner.world, LePlanner(config, LatentSpec((31,)), 3, actions))
 
 
 def test_an_old_runtime_is_not_used(monkeypatch):
-    planner = random_planner("pusht", "tiny")
+    planner = random_planner(PUSHT, "tiny")
     monkeypatch.setattr("importlib.metadata.version", lambda name: "1.22.1")
     name, reason = pick_engine("auto", planner.world, planner.model)
     assert name == "eager"
@@ -170,13 +218,14 @@ def test_every_process_exports_the_same_bytes(exported, tmp_path):
 def test_a_loaded_bundle_encodes_and_plans_by_the_same_engine():
     fast, plain = lp.load("tworoom"), lp.load("tworoom", engine="eager")
     assert fast.engine_report().engine == "onnx"
-    assert plain.world.encoder is None
     frame = np.full((64, 64, 3), 200, np.uint8)
-    np.testing.assert_allclose(fast.world.latents(frame[None]), plain.world.latents(frame[None]), atol=1e-3)
+    np.testing.assert_allclose(fast.encode(frame[None]), plain.encode(frame[None]), atol=1e-3)
+    assert torch.equal(fast.world.encode(frame[None]), plain.encode(frame[None]))  # no engine changes the world
     actions = [planner.controller(frame).act(frame) for planner in (fast, plain)]
     np.testing.assert_allclose(*actions, atol=1e-3)
-    with pytest.raises(ValueError, match="uint8 of shape"):
-        fast.world.encode(frame[None].astype(np.float32))
+    for planner in (fast, plain):
+        with pytest.raises(ValueError, match="uint8 of shape"):
+            planner.encode(frame[None].astype(np.float32))
 
 
 @pytest.fixture(scope="module")
@@ -190,14 +239,14 @@ def test_exported_files_say_what_a_loop_must_know(exported):
     session = onnxruntime.InferenceSession(exported / "plan.onnx")
     facts = {name: json.loads(value) for name, value in session.get_modelmeta().custom_metadata_map.items()}
     planner = lp.load("tworoom")
-    spec = planner.world.spec
-    assert (facts["task"], facts["digest"], facts["block"]) == ("tworoom", planner.digest, spec.block)
-    assert (facts["action_mean"], facts["action_std"]) == (list(spec.action_mean), list(spec.action_std))
-    assert (facts["action_low"], facts["action_high"], facts["horizon"]) == (-1.0, 1.0, 5)
+    actions = planner.world.spec.actions
+    assert (facts["task"], facts["digest"], facts["block"]) == ("tworoom", planner.digest, actions.block)
+    assert (facts["action_mean"], facts["action_std"]) == (list(actions.mean), list(actions.std))
+    assert (facts["action_low"], facts["action_high"], facts["horizon"]) == ([-1.0, -1.0], [1.0, 1.0], 5)
     problem = random_problem(planner.model, batch=4)
     inputs = {name: getattr(problem, name).numpy() for name in ("context", "past_blocks", "goal")}
-    wanted = lp.load("tworoom", engine="eager").plan(problem)
-    np.testing.assert_allclose(session.run(["blocks"], inputs)[0], wanted.blocks.numpy(), atol=2e-5)
+    expected = lp.load("tworoom", engine="eager").plan(problem)
+    np.testing.assert_allclose(session.run(["blocks"], inputs)[0], expected.blocks.numpy(), atol=2e-5)
 
 
 def test_a_fixed_batch_is_fixed(tmp_path):
@@ -240,12 +289,12 @@ def test_the_room_of_the_example_is_stable_worldmodels(simulators, monkeypatch, 
 
 def test_what_a_plan_must_cost():
     """By hand, at paper scale: the predictor's layers once a transition and once for each of two prefixes in one pass."""
-    planner = random_planner("pusht", "paper")
+    planner = random_planner(PUSHT, "paper")
     work = plan_work(planner)
-    model = get_scale("paper", "pusht").model
-    inner = model.heads * model.head_dim
-    layer = 4 * (model.latent * 3 * inner + inner * model.latent + 2 * model.latent * model.mlp) / 1e6
-    transitions = 20 * model.depth * layer
+    network = get_preset(PUSHT, "paper").network
+    inner = network.heads * network.head_dim
+    layer = 4 * (network.latent * 3 * inner + inner * network.latent + 2 * network.latent * network.mlp) / 1e6
+    transitions = 20 * network.depth * layer
     assert transitions < work.weights_mb < 1.35 * transitions
     assert Machine(100.0, 20.0).least_ms(PlanWork(gflop=2.0, weights_mb=100.0)) == pytest.approx(20.0)
     assert Machine(100.0, 2.0).least_ms(PlanWork(gflop=2.0, weights_mb=100.0)) == pytest.approx(50.0)
@@ -268,13 +317,17 @@ def test_bench_plan_measures_in_one_run(capsys):
         ("gcidm", "torch", 1),
         ("gcidm", "torch", 5),
     }
-    assert {row["rows"] for row in report["rows"] if row["method"] == "leplanner-reuse"} == {25}
+    assert {row["transitions"] for row in report["rows"] if row["method"] == "leplanner-reuse"} == {25}
     onnx = next(row for row in report["rows"] if (row["engine"], row["batch"]) == ("onnx", 1))
     assert onnx["repeats"] > 1  # making the session is not timed
     eager = next(row for row in report["rows"] if (row["engine"], row["batch"]) == ("eager", 1))
     assert report["ratios"]["our eager / our fastest"] == eager["plan_ms"] / min(eager["plan_ms"], onnx["plan_ms"])
     assert set(report["first_plan"]) == {"import_s", "load_s", "first_plan_s", "resident_mb", "peak_mb"}
-    assert ratios([], Machine(1.0, 1.0), PlanWork(1.0, 1.0)) == {}
+    assert {(row["graph"], row["way"]) for row in report["export"]["rows"]} == {
+        (graph, way) for graph in ("plan", "encoder") for way in ("by hand", "traced")
+    }
+    assert max(report["export"]["deviation"].values()) < 1e-4
+    assert ratios([], Machine(1.0, 1.0), PlanWork(1.0, 1.0), 5) == {}
 
 
 @pytest.mark.parametrize("wrong", ["--rivals nobody", "--engines warp", "--batches 1,x"])
@@ -290,7 +343,7 @@ def test_every_shipped_bundle_is_exported_as_it_is(name, tmp_path, rng):
     planner = lp.load(name, engine="eager")
     size = planner.world.spec.frame_size
     frames = np.full((2, size, size, 3), 128, np.uint8) + rng.integers(0, 40, (2, size, size, 3), dtype=np.uint8)
-    np.testing.assert_allclose(encoder.run(None, {"frames": frames})[0], planner.world.latents(frames), atol=1e-3)
+    np.testing.assert_allclose(encoder.run(None, {"frames": frames})[0], planner.encode(frames), atol=1e-3)
     problem = random_problem(planner.model, batch=2)
     inputs = {part: getattr(problem, part).numpy() for part in ("context", "past_blocks", "goal")}
     np.testing.assert_allclose(plan.run(["blocks"], inputs)[0], planner.plan(problem).blocks.numpy(), atol=1e-4)

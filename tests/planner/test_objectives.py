@@ -186,7 +186,7 @@ def test_a_registered_term_trains_and_an_unknown_one_is_refused(registered, tmp_
         norms.append(plans[-1].blocks.square().mean().item())
     assert norms[1] < 0.5 * norms[0]
     config = PlannerTrainConfig(extra_terms={"elegance": 1.0})
-    with pytest.raises(ValueError, match="Unknown loss term 'elegance'. Known: support, tracking, smooth, effort"):
+    with pytest.raises(ValueError, match=r"Unknown loss term 'elegance'\. Known: support, tracking, smooth, effort"):
         fit_planner(make_model(), LinearWorld(), None, draw, held_out, config, tmp_path / "no", "effort", CPU)
     assert not (tmp_path / "no").exists()
 
@@ -202,5 +202,5 @@ def test_objectives_are_registered_by_name(registered, inputs):
     for name, chosen_by in (("nearest", "terminal"), ("arrival-hold", "arrival")):
         metrics = held_out_metrics(model, world, sample, None, name)
         assert metrics["held_out_chosen_by"] == metrics[f"held_out_{chosen_by}"][-1]
-    with pytest.raises(ValueError, match="Unknown objective 'nearer'. Known: arrival-hold, fixed-terminal, nearest"):
+    with pytest.raises(ValueError, match=r"Unknown objective 'nearer'\. Known: arrival-hold, fixed-terminal, nearest"):
         planner_losses(inputs, PlannerTrainConfig(objective="nearer"))

@@ -16,7 +16,6 @@ from leplanner.worlds.lewm.encoders import ViTConfig
 from leplanner.worlds.lewm.model import LeWM, LeWMConfig
 from leplanner.worlds.lewm.sigreg import sigreg
 
-
 TASK_NAMES = ["tworoom", "pusht", "reacher", "cube"]
 TINY = get_preset(TASKS["tworoom"], "tiny").network
 ACTIONS = ActionSpec((0.1, 0.2), (0.5, 0.6), (-1.0, -1.0), (1.0, 1.0), block=5)
@@ -192,8 +191,8 @@ def test_a_config_that_lacks_or_has_too_much_is_explained(small):
         WorldSpec.from_json(told | {"color": "blue"})
     with pytest.raises(ValueError, match="WorldSpec needs task; got"):
         WorldSpec.from_json({name: value for name, value in told.items() if name != "task"})
+    actions = {name: value for name, value in told["actions"].items() if name != "block"}
     with pytest.raises(ValueError, match="ActionSpec needs block; got"):
-        actions = {name: value for name, value in told["actions"].items() if name != "block"}
         WorldSpec.from_json(told | {"actions": actions})
 
 

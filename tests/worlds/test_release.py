@@ -216,10 +216,14 @@ def test_keypoint_worlds_cannot_be_exported(tiny_world, tmp_path):
 
 def test_import_command(folder, model, tmp_path, capsys):
     out = tmp_path / "world"
-    arguments = ["world", "import", str(folder), "--task", "pusht", "--out", str(out)]
-    assert main(arguments) == 1
+    statistics = ["--action-mean", "0", "0.1", "--action-std", "0.2", "0.3"]
+    arguments = ["--task", "pusht", "--out", str(out)]
+    assert main(["world", "import", str(folder), *arguments]) == 1
     assert "give --data FILE" in capsys.readouterr().err
-    assert main([*arguments, "--action-mean", "0", "0.1", "--action-std", "0.2", "0.3"]) == 0
+    assert main(["world", "import", str(folder), *arguments, *statistics]) == 0
     assert same(load_world(out), model)
-    assert main([*arguments, "--action-mean", "0", "0.1", "--action-std", "0.2", "0.3"]) == 1
-    assert "already holds a world" in capsys.readouterr().err
+    assert load_world(out).spec.actions == action_spec(5)
+    assert main(["world", "import", str(folder), *arguments, *statistics]) == 0
+    assert "imported before" in capsys.readouterr().out
+    assert main(["world", "import", str(tmp_path / "another"), *arguments, *statistics]) == 1
+    assert "already holds another world" in capsys.readouterr().err

@@ -19,7 +19,7 @@ def open_episodes(path: str | Path, task: Task | None = None, in_memory: bool | 
     path = Path(path)
     if not path.exists():
         raise ValueError(f"No dataset at {path}. Make one with: leplanner collect TASK --out {path}")
-    for known in FORMATS.values():
+    for known in reversed(FORMATS.values()):  # ours come last: HDF5 takes any file, to say what is wrong with it
         if known.detects(path):
             return known.open(path, task, in_memory)
     raise ValueError(f"{path} is of no known dataset format ({', '.join(FORMATS)}).")

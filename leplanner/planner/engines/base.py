@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from ...core.dynamics import Dynamics
+from ...core.dynamics import Dynamics, capability
 from ...core.problem import Plan, PlanProblem
 from ...core.registry import Registry
 from ..model import LePlanner
@@ -75,6 +75,11 @@ def pick_engine(requested: str, dynamics: Dynamics, model: LePlanner) -> tuple[s
             return kind.name, "; ".join([*passed, reason])
         passed.append(lacking)
     raise ValueError(f"No engine can be used: {'; '.join(passed)}.")
+
+
+def offers_onnx(dynamics: Dynamics) -> bool:
+    """Whether the world lays out its rollout as ONNX nodes, or says that torch can trace it."""
+    return capability(dynamics, "onnx_rollout") is not None or getattr(dynamics, "traceable", False)
 
 
 def layout(*modules: nn.Module) -> Hashable:

@@ -9,7 +9,7 @@ from torch import Tensor
 from ...core.dynamics import Dynamics, imagination
 from ...core.problem import Plan, PlanProblem
 from ..model import LePlanner
-from .base import EngineKind
+from .base import EngineKind, offers_onnx
 
 
 class EagerEngine:
@@ -29,9 +29,10 @@ class EagerEngine:
         return world.encode(frames)
 
 
-EAGER = EngineKind(
-    "eager",
-    EagerEngine,
-    missing=lambda dynamics, model: None,
-    suits=lambda dynamics, device: "the plain model runs everywhere",
-)
+def _suits(dynamics: Dynamics, device: str) -> str:
+    if offers_onnx(dynamics):
+        return "the plain model runs everywhere"
+    return f"{type(dynamics).__name__} does not say that torch can trace it, and the plain model runs everywhere"
+
+
+EAGER = EngineKind("eager", EagerEngine, missing=lambda dynamics, model: None, suits=_suits)

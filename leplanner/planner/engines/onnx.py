@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...core.dynamics import Dynamics, capability
+from ...core.dynamics import Dynamics
 from ...core.problem import Plan, PlanProblem
+from ...worlds.base import check_frames
 from ..model import LePlanner
-from .base import EngineKind
+from .base import EngineKind, offers_onnx
 from .onnx_models import encoder_model, plan_model, rollout_model
 
 PACKAGES = {"onnx": (1, 18), "onnxruntime": (1, 23)}  # the first that know opset 23
@@ -39,7 +40,9 @@ class OnnxEngine:
         return _run(session, ["latents"], inputs)[0]
 
     def encode(self, frames: Tensor) -> Tensor:
-        session = self._session("encoder", lambda: encoder_model(self.dynamics, "B", {}))
+        world: Any = self.dynamics
+        check_frames(frames, world.spec)
+        session = self._session("encoder", lambda: encoder_model(world, "B", {}))
         return torch.from_numpy(session.run(["latents"], {"frames": frames.cpu().contiguous().numpy()})[0])
 
     def _session(self, name: str, make: Any) -> Any:
@@ -85,10 +88,9 @@ def _missing(dynamics: Dynamics, model: LePlanner) -> str | None:
 
 
 def _suits(dynamics: Dynamics, device: str) -> str | None:
-    lays_out = capability(dynamics, "onnx_rollout") is not None or getattr(dynamics, "traceable", False)
-    return (
-        "ONNX Runtime is the fastest here on a CPU, and ready within seconds" if device == "cpu" and lays_out else None
-    )
+    if device != "cpu" or not offers_onnx(dynamics):
+        return None
+    return "ONNX Runtime is the fastest here on a CPU, and ready within seconds"
 
 
 ONNX = EngineKind("onnx", OnnxEngine, _missing, _suits)

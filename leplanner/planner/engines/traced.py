@@ -154,7 +154,7 @@ def _traced(
             torch.onnx.export(
                 module.eval(),
                 tuple(inputs.values()),
-                file,
+                file,  # type: ignore[arg-type]  # a file object, which its annotation forgets
                 input_names=list(inputs),
                 output_names=outputs,
                 dynamic_axes=axes,
