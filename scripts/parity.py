@@ -1,7 +1,7 @@
 """Records what a change of structure must not change: plans, rows, losses, latents and exported graphs, bit by bit.
 
-    python scripts/parity.py record OUT.json [--compiled]  # in the tree before and in the tree after
-    python scripts/parity.py compare A.json B.json         # on one machine: exits with 1 and names what differs
+python scripts/parity.py record OUT.json [--compiled]  # in the tree before and in the tree after
+python scripts/parity.py compare A.json B.json         # on one machine: exits with 1 and names what differs
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ def rows() -> dict[str, Any]:
 
 def losses() -> dict[str, Any]:
     """The first 50 of every training stage on fixed tiny data."""
+    import leplanner.baselines  # noqa: F401  (registers them)
     from leplanner.baselines.learned import LEARNED, train_baseline
     from leplanner.core.config import changed
     from leplanner.data.cache import build_cache
@@ -91,8 +92,6 @@ def losses() -> dict[str, Any]:
     from leplanner.tasks import get_task
     from leplanner.worlds.finetune import finetune_world
     from leplanner.worlds.train import train_world
-
-    import leplanner.baselines  # noqa: F401  (registers them)
 
     record: dict[str, Any] = {}
     for name in ("tworoom", "pusht"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
@@ -81,7 +81,7 @@ class Workers:
 
 def preselect(words: Sequence[str]) -> Choice:
     """Task, scale, recipe and family as typed, read before the rest: the defaults of the other options follow from them."""
-    typed: dict[str, str] = {}
+    typed: dict[str, Any] = {}
     given: list[str] = []
     remaining = iter(words)
     for word in remaining:

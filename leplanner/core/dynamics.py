@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
+from jaxtyping import Float
 from torch import Tensor
 
 from .latent import LatentSpec
@@ -27,12 +28,17 @@ class Dynamics(Protocol):
     @property
     def latent(self) -> LatentSpec: ...
 
-    def rollout(self, context: Tensor, past_blocks: Tensor, plan: Tensor) -> Tensor:
-        """Latents (B, N, *Z), the blocks between them (B, N-1, A), the blocks to try (B, H, A) -> latents (B, H, *Z)."""
+    def rollout(
+        self,
+        context: Float[Tensor, "B N *Z"],
+        past_blocks: Float[Tensor, "B N-1 A"],
+        plan: Float[Tensor, "B H A"],
+    ) -> Float[Tensor, "B H *Z"]:
+        """Latents, the blocks between them, and the blocks to try -> the latents that those lead to."""
         ...
 
-    def distance(self, latents: Tensor, goal: Tensor) -> Tensor:
-        """(B, H, *Z), (B, *Z) -> (B, H): how far each latent is from the goal, in the family's own measure."""
+    def distance(self, latents: Float[Tensor, "B H *Z"], goal: Float[Tensor, "B *Z"]) -> Float[Tensor, "B H"]:
+        """How far each latent is from the goal, in the family's own measure."""
         ...
 
 
@@ -58,11 +64,13 @@ def imagination(dynamics: Dynamics, problem: PlanProblem) -> Imagine:
     return imagine
 
 
-def pairwise_distance(dynamics: Dynamics, latents: Tensor, others: Tensor) -> Tensor:
-    """(B, H, *Z), (B, H, *Z) -> (B, H): each latent from the one at its own place."""
+def pairwise_distance(
+    dynamics: Dynamics, latents: Float[Tensor, "B H *Z"], others: Float[Tensor, "B H *Z"]
+) -> Float[Tensor, "B H"]:
+    """Each latent from the one at its own place."""
     return dynamics.distance(latents.flatten(0, 1).unsqueeze(1), others.flatten(0, 1)).view(latents.shape[:2])
 
 
-def mean_squared_distance(latents: Tensor, goal: Tensor) -> Tensor:
-    """d_j = |z_j - z_G|^2 / D, the paper's: (B, H, *Z), (B, *Z) -> (B, H)."""
+def mean_squared_distance(latents: Float[Tensor, "B H *Z"], goal: Float[Tensor, "B *Z"]) -> Float[Tensor, "B H"]:
+    """d_j = |z_j - z_G|^2 / D, the paper's."""
     return (latents - goal.unsqueeze(1)).float().square().flatten(2).mean(dim=-1)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 
 @dataclass(frozen=True)
 class PlanProblem:
-    context: Tensor  # (B, N, *Z) the last N latents, oldest first
-    past_blocks: Tensor  # (B, N-1, A) the blocks between them, standardized
-    goal: Tensor  # (B, *Z)
+    context: Float[Tensor, "B N *Z"]  # the last N latents, oldest first
+    past_blocks: Float[Tensor, "B N-1 A"]  # the blocks between them, standardized
+    goal: Float[Tensor, "B *Z"]
 
     def __len__(self) -> int:
         return len(self.goal)
@@ -28,9 +29,9 @@ class PlanProblem:
 
 @dataclass(frozen=True)
 class Plan:
-    blocks: Tensor  # (B, H, A) standardized; the first leaves the current frame
-    latents: Tensor  # (B, H, *Z) where the world model imagines they lead
-    distances: Tensor  # (B, H) of each to the goal, in the world's own measure
+    blocks: Float[Tensor, "B H A"]  # standardized; the first leaves the current frame
+    latents: Float[Tensor, "B H *Z"]  # where the world model imagines they lead
+    distances: Float[Tensor, "B H"]  # of each to the goal, in the world's own measure
 
 
 @dataclass(frozen=True)

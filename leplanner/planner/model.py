@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -76,19 +77,19 @@ class LePlanner(nn.Module):
                 Y = Y + self.eta[k].sigmoid() * self.correction(Y, R, C)
         return tuple(plans)
 
-    def conditioning(self, problem: PlanProblem) -> Tensor:
-        """(B, N+1, W): one token a context latent, and the goal's."""
+    def conditioning(self, problem: PlanProblem) -> Float[Tensor, "B N+1 W"]:
+        """One token a context latent, and the goal's."""
         context = self.project(self.read(problem.context)) + self.context_position
         goal = self.project(self.read(problem.goal)) + self.goal_token
         return torch.cat([context, goal.unsqueeze(1)], dim=1)
 
-    def initial_plan(self, C: Tensor) -> Tensor:
+    def initial_plan(self, C: Float[Tensor, "B N+1 W"]) -> Float[Tensor, "B H W"]:
         """Y0 = G([Q; 0]): no consequences are known yet."""
         Q = self.plan_query.expand(len(C), -1, -1)
         return self.refine(self.refine_in(torch.cat([Q, torch.zeros_like(Q)], dim=-1)), C)
 
-    def decode(self, Y: Tensor) -> Tensor:
-        """Plan tokens (B, H, W) -> action blocks (B, H, A) inside the environment's box."""
+    def decode(self, Y: Float[Tensor, "B H W"]) -> Float[Tensor, "B H A"]:
+        """Plan tokens -> action blocks inside the environment's box."""
         return self.action_center + self.action_scale * self.action_head(Y).float().tanh()
 
     def interpret(self, Y: Tensor, z: Tensor, d: Tensor, goal: Tensor, C: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..core.dynamics import Dynamics, pairwise_distance
@@ -21,9 +22,9 @@ class Sample:
     """Problems whose goals the data reached `offset` blocks later; recovery problems have the end of the plan."""
 
     problem: PlanProblem
-    offset: Tensor  # (B,) q
-    reference: Tensor  # (B, H, *Z) where the data was after each block
-    reference_known: Tensor  # (B,) bool
+    offset: Int[Tensor, "B"]  # q
+    reference: Float[Tensor, "B H *Z"]  # where the data was after each block
+    reference_known: Bool[Tensor, "B"]
 
 
 @dataclass(frozen=True)
@@ -57,34 +58,38 @@ OBJECTIVES: Registry[Objective] = Registry("objective", "leplanner.objectives")
 TERMS: Registry[LossTerm] = Registry("loss term", "leplanner.loss_terms")
 
 
-def arrival_and_hold(distances: Tensor, offset: Tensor, hold_weight: float = 0.5) -> Tensor:
-    """Be at the goal when the data was, and stay: d_q + lambda_h * mean(d_{q+1}, ..., d_H). (B, H), (B,) -> (B,).
+def arrival_and_hold(
+    distances: Float[Tensor, "B H"], offset: Int[Tensor, "B"], hold_weight: float = 0.5
+) -> Float[Tensor, "B"]:
+    """Be at the goal when the data was, and stay: d_q + lambda_h * mean(d_{q+1}, ..., d_H).
 
     The hold term is zero for q = H. The offset only indexes the loss; a planner never sees it.
     """
     return arrival(distances, offset) + hold_weight * hold(distances, offset)
 
 
-def arrival(distances: Tensor, offset: Tensor) -> Tensor:
-    """d_q: (B, H), (B,) -> (B,)."""
+def arrival(distances: Float[Tensor, "B H"], offset: Int[Tensor, "B"]) -> Float[Tensor, "B"]:
+    """d_q"""
     _check_offsets(distances, offset)
     return distances.gather(1, offset.unsqueeze(1) - 1).squeeze(1)
 
 
-def hold(distances: Tensor, offset: Tensor) -> Tensor:
-    """Mean distance after q: (B, H), (B,) -> (B,)."""
+def hold(distances: Float[Tensor, "B H"], offset: Int[Tensor, "B"]) -> Float[Tensor, "B"]:
+    """Mean distance after q."""
     horizon = distances.shape[1]
     after = torch.arange(1, horizon + 1, device=distances.device) > offset.unsqueeze(1)
     return (distances * after).sum(dim=1) / (horizon - offset).clamp(min=1)
 
 
-def fixed_terminal(distances: Tensor, path_weight: float = 0.0) -> Tensor:
+def fixed_terminal(distances: Float[Tensor, "B H"], path_weight: float = 0.0) -> Float[Tensor, "B"]:
     """Be at the goal when the plan ends, whenever the data was there: d_H + alpha * mean(d_1, ..., d_{H-1})."""
     return distances[:, -1] + path_weight * distances[:, :-1].mean(dim=1)
 
 
-def tracking_loss(apart: Tensor, offset: Tensor, known: Tensor) -> Tensor:
-    """Mean distance, before q, to the reference trajectory: (B, H), (B,), (B,) -> (B,).
+def tracking_loss(
+    apart: Float[Tensor, "B H"], offset: Int[Tensor, "B"], known: Bool[Tensor, "B"]
+) -> Float[Tensor, "B"]:
+    """Mean distance, before q, to the reference trajectory.
 
     Latents that the data passed through, never its actions: where a goal lies behind a detour, imagined distance to the goal
     alone gives no gradient that leads around. Zero for q = 1, and where no reference is known.
@@ -118,8 +123,8 @@ def roughness(blocks: Tensor, steps: int) -> Tensor:
     return blocks.unflatten(-1, (steps, -1)).flatten(1, 2).diff(dim=1).square().mean()
 
 
-def contexts_before(context: Tensor, latents: Tensor) -> Tensor:
-    """What precedes each block of a plan: (B, N, *Z), (B, H, *Z) -> (B, H, N, *Z), imagined as far as it must be."""
+def contexts_before(context: Float[Tensor, "B N *Z"], latents: Float[Tensor, "B H *Z"]) -> Float[Tensor, "B H N *Z"]:
+    """What precedes each block of a plan, imagined as far as it must be."""
     frames = torch.cat([context, latents[:, :-1]], dim=1)
     return frames.unfold(1, context.shape[1], 1).movedim(-1, 2)
 

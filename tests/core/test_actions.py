@@ -31,6 +31,11 @@ def test_what_tanh_bounds_never_leaves_the_box_and_fills_it(rng):
     assert (spans > 0.999 * (np.array(HIGH) - LOW)).all()
 
 
+def test_blocks_beyond_the_box_are_brought_back_to_its_border():
+    for sign, border in ((2.0, HIGH), (-2.0, LOW)):
+        assert SPEC.raw(SPEC.center + sign * SPEC.scale).tolist() == [list(border)] * 2
+
+
 def test_raw_actions_and_blocks_are_inverse(rng):
     actions = rng.uniform(LOW, HIGH, size=(5, 8, 3))
     blocks = SPEC.blocks(actions)

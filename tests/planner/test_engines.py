@@ -117,11 +117,11 @@ def test_a_world_that_offers_nothing_is_traced_where_that_is_requested():
     for name in ("blocks", "latents", "distances"):
         actual, expected = (getattr(planner.plan(problem), name) for planner in (traced, eager))
         torch.testing.assert_close(actual, expected, atol=2e-5, rtol=2e-5)
-    LinearWorld.traceable = True
-    try:
-        assert Planner(LinearWorld(), model).engine_report().engine == "onnx"
-    finally:
-        del LinearWorld.traceable
+
+    class Traceable(LinearWorld):
+        traceable = True
+
+    assert Planner(Traceable(), model).engine_report().engine == "onnx"
 
 
 def test_an_engine_of_another_package_is_used_when_requested_by_name(monkeypatch):
@@ -132,10 +132,11 @@ def test_an_engine_of_another_package_is_used_when_requested_by_name(monkeypatch
             plan = super().plan(problem)
             return replace(plan, blocks=plan.blocks.flip(1))
 
+    def missing(dynamics, model):
+        return None if model.config.width == 48 else "it needs a planner of width 48"
+
     ENGINES.names()  # complete
     monkeypatch.setattr(ENGINES, "_items", dict(ENGINES._items))
-    cannot = "it needs a planner of width 48"
-    missing = lambda dynamics, model: None if model.config.width == 48 else cannot  # noqa: E731
     ENGINES.register(EngineKind("reversed", Reversed, missing, suits=lambda dynamics, device: None))
     model, problem = make_model(), problem_of(draw(np.random.default_rng(0), 2))
     planner = Planner(LinearWorld(), model, engine="reversed")
@@ -143,10 +144,9 @@ def test_an_engine_of_another_package_is_used_when_requested_by_name(monkeypatch
     expected = Planner(LinearWorld(), model, engine="eager").plan(problem).blocks.flip(1)
     assert torch.equal(planner.plan(problem).blocks, expected)
     assert Planner(LinearWorld(), model).engine_report().engine == "eager"  # it suits nothing by itself
-    with pytest.raises(ValueError, match=cannot):
-        Planner(
-            LinearWorld(), LePlanner(replace(model.config, width=32), model.latent, 3, model.actions), engine="reversed"
-        )
+    narrow = LePlanner(replace(model.config, width=32), model.latent, 3, model.actions)
+    with pytest.raises(ValueError, match="needs a planner of width 48"):
+        Planner(LinearWorld(), narrow, engine="reversed")
 
 
 def test_without_onnx_runtime_the_plain_model_plans_and_says_so(monkeypatch):
@@ -226,6 +226,8 @@ def test_a_loaded_bundle_encodes_and_plans_by_the_same_engine():
     for planner in (fast, plain):
         with pytest.raises(ValueError, match="uint8 of shape"):
             planner.encode(frame[None].astype(np.float32))
+        with pytest.raises(ValueError, match="Resize"):
+            planner.encode(frame[None, :32, :32])
 
 
 @pytest.fixture(scope="module")
