@@ -26,7 +26,7 @@ from ..core.latent import LatentSpec
 
 @dataclass(frozen=True)
 class DensityConfig:
-    """Sizes are the paper's. Where it emits logarithms of deviations, this adds a smooth positive number to `min_std`."""
+    """The mixture's sizes: the paper's. Where it emits logarithms of deviations, this adds a positive number to `min_std`."""
 
     components: int = 16
     """Gaussians in the mixture"""

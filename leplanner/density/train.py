@@ -23,7 +23,7 @@ from .mixture import Density, DensityConfig, MixtureDensity, load_density, save_
 
 @dataclass(frozen=True)
 class DensityTrainConfig:
-    """Defaults are the paper's: Adam (no weight decay), a constant rate, 4000 steps. The clip only stops accidents."""
+    """How the density is fitted. As in the paper: Adam, a constant rate, 4000 steps; the clip only stops accidents."""
 
     model: DensityConfig = field(default_factory=DensityConfig)
     optim: OptimConfig = field(

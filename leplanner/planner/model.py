@@ -23,7 +23,7 @@ from ..core.problem import Plan, PlanProblem
 
 @dataclass(frozen=True)
 class PlannerConfig:
-    """Defaults are the paper's: 6.8 M parameters for PushT."""
+    """The planner's sizes. Without a preset the paper's: 6.8 M parameters for PushT."""
 
     horizon: int = 5
     """H, blocks in a plan"""

@@ -37,7 +37,7 @@ Forward = Callable[..., tuple[Plan, ...]]  # (problem, imagine): the model, or i
 
 @dataclass(frozen=True)
 class PlannerTrainConfig:
-    """Defaults are the paper's for PushT, Reacher and Cube; what is not in the paper is off."""
+    """How the planner is trained. Without a preset: the paper's values for PushT, Reacher and Cube, and nothing else."""
 
     optim: OptimConfig = field(
         default_factory=lambda: OptimConfig(steps=20_000, batch=128, learning_rate=3e-4, weight_decay=1e-4, warmup=0.05)

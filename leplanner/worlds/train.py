@@ -26,7 +26,7 @@ from .validate import calibrate, probe_rows, validate
 
 @dataclass(frozen=True)
 class WorldTrainConfig:
-    """Defaults are the paper scale's."""
+    """How the world is trained."""
 
     optim: OptimConfig = field(
         default_factory=lambda: OptimConfig(

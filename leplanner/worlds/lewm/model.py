@@ -21,7 +21,7 @@ from .sigreg import sigreg
 
 @dataclass(frozen=True)
 class LeWMConfig:
-    """Defaults are the released checkpoints' (18.03 M parameters for PushT)."""
+    """The network's sizes. Without a preset those of the released checkpoints: 18.03 M parameters for PushT."""
 
     encoder: ViTConfig | KeypointConfig = field(default_factory=ViTConfig)
     block_dim: int = 10  # A: environment actions in a block times their size
