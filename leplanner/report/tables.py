@@ -48,7 +48,7 @@ class Evaluation:
     protocol: str
     manifest: str  # digest
     seed: int
-    metrics: dict[str, str]  # titles of the rate metrics that were measured, in the summary's order
+    metrics: dict[str, str]  # titles of the rate metrics that were measured, in the order of their registration
     methods: list[MethodRow]
     settings: dict[str, Any]
     fingerprint: dict[str, Any]
@@ -90,7 +90,7 @@ def read_evaluation(folder: Path) -> Evaluation:
         protocol=manifest["protocol"],
         manifest=summary["manifest"],
         seed=manifest["seed"],
-        metrics={name: metric_title(name) for method in methods for name in method.rates},
+        metrics=_measured_metrics(methods),
         methods=methods,
         settings=summary["settings"],
         fingerprint=summary["fingerprint"],
@@ -146,3 +146,10 @@ def metric_title(name: str) -> str:
 
 def show_rate(rate: dict[str, Any]) -> str:
     return f"{100 * rate['value']:.1f} ({100 * rate['low']:.0f}-{100 * rate['high']:.0f})"
+
+
+def _measured_metrics(methods: list[MethodRow]) -> dict[str, str]:
+    """Registered ones in their order, then those that nobody registered here."""
+    measured = dict.fromkeys(name for method in methods for name in method.rates)
+    ordered = [name for name in METRICS if name in measured] + [name for name in measured if name not in METRICS]
+    return {name: metric_title(name) for name in ordered}

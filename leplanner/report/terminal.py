@@ -12,20 +12,20 @@ from rich.table import Table
 from ..diagnostics.closed_loop import ClosedLoopTables
 from ..diagnostics.imagined import ImaginedTables
 from ..evaluation.manifest import Manifest
-from ..evaluation.metrics import HEADLINE, METRICS
+from ..evaluation.metrics import HEADLINE, METRICS, rate_metrics
 from ..evaluation.statistics import Rate
 from ..evaluation.summary import MethodSummary
 
 
 def evaluation_tables(summaries: list[MethodSummary], manifest: Manifest, unit: str, reference: str) -> list[Table]:
     title = f"{manifest.task}, {manifest.protocol}, goals {manifest.offset} actions ahead, budget {manifest.budget}"
-    metrics = [METRICS.get(name) for name in summaries[0].rates]
+    metrics = [metric for metric in rate_metrics() if any(metric.name in s.rates for s in summaries)]
     success = _empty_table(f"{title}: success and its 95 % interval, %", "n", *(metric.title for metric in metrics))
     paired = _empty_table(f"{METRICS.get(HEADLINE).title} success, paired", "against", "difference", "95 %", "p")
     cost = _empty_table("a decision", "transitions", "plan ms", "encode ms", "imagined", f"error, {unit}")
     for s in summaries:
         name, m = s.method, str(s.replan)
-        success.add_row(name, m, str(s.trials), *(_show(s.rates[metric.name]) for metric in metrics))
+        success.add_row(name, m, str(s.trials), *(_show(s.rates.get(metric.name)) for metric in metrics))
         for other, d in s.differences.items():
             interval = f"{100 * d.low:+.1f} to {100 * d.high:+.1f}"
             paired.add_row(name, m, f"{reference} {other}", f"{100 * d.difference:+.1f}", interval, f"{d.p_value:.2g}")
@@ -53,7 +53,9 @@ def _empty_table(title: str, *columns: str) -> Table:
     return table
 
 
-def _show(rate: Rate) -> str:
+def _show(rate: Rate | None) -> str:
+    if rate is None:
+        return ""
     return f"{100 * rate.value:.1f} {100 * rate.low:.0f}-{100 * rate.high:.0f}"  # with its 95 % interval
 
 

@@ -241,6 +241,7 @@ def test_a_border_is_drawn_on_copies_and_says_when_the_goal_is_reached():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # four minutes where cores are shared
 def test_a_task_that_trains_on_policy(tmp_path, capsys):
     """The planner collects, the world is finetuned on what it did, and the planner is trained on, round by round."""
     words = ["run", "pusht", "--scale", "tiny", "--trials", "1", "--search-trials", "0", "--out", str(tmp_path)]
