@@ -34,7 +34,8 @@ class SlidingDot:
 
 
 class DotWorld:
-    """The world model: the latent's shape, where plans lead, and how far that is from a goal; gradients flow through both."""
+    """The world model: the latent's shape, where plans lead, and how far that is from a goal;
+    gradients flow through both."""
 
     latent = LATENT
 

@@ -2,8 +2,9 @@
 
 python examples/swap_solver.py pusht --episodes 4
 
-Needs an environment that shows its goal as a picture: PushT does, TwoRoom does not. Goals are the environment's own and may
-be farther than the 25 actions that a plan looks ahead; `leplanner evaluate` has goals that the data reached in as many.
+Needs an environment that shows its goal as a picture: PushT does, TwoRoom does not. Goals are the
+environment's own and may be farther than the 25 actions that a plan looks ahead; `leplanner evaluate` has
+goals that the data reached in as many.
 """
 
 from __future__ import annotations

@@ -65,7 +65,8 @@ def problem_of(batch: PlanBatch) -> PlanProblem:
 
 
 def optimal_plan(world: LinearWorld, start: np.ndarray, goal: np.ndarray) -> tuple[float, np.ndarray]:
-    """The least arrival-and-hold cost within the action box and the plan that has it, by SciPy: weighted residuals, linear in the plan."""
+    """The least arrival-and-hold cost within the action box and the plan that has it, by SciPy: weighted
+    residuals, linear in the plan."""
     move, push = world.move.numpy().astype(float), world.push.numpy().astype(float)
     weights = np.zeros(HORIZON)
     weights[OFFSET - 1], weights[OFFSET:] = 1.0, HOLD / (HORIZON - OFFSET)

@@ -1,4 +1,5 @@
-"""World families of one's own, as another package would bring them: linear vectors, and 4 x 8 tokens. Neither offers a capability."""
+"""World families of one's own, as another package would bring them: linear vectors, and 4 x 8 tokens.
+Neither offers a capability."""
 
 from __future__ import annotations
 

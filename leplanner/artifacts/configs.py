@@ -42,7 +42,7 @@ def _converted(hint: Any, value: Any) -> Any:
     if isinstance(value, list):
         return tuple(value)
     options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-    classes = [option for option in options if dataclasses.is_dataclass(option)]
+    classes: list[Any] = [option for option in options if dataclasses.is_dataclass(option)]
     if not isinstance(value, dict) or not classes:
         return value
     kinds = {getattr(cls, "kind", cls.__name__): cls for cls in classes}

@@ -7,7 +7,8 @@ from pathlib import Path
 
 
 def fetch_folder(source: str | Path, patterns: tuple[str, ...]) -> Path:
-    """A local folder as it is; the files of a Hugging Face repository `owner/name`, fetched once and kept in its cache."""
+    """A local folder as it is; the files of a Hugging Face repository `owner/name`, fetched
+    once and kept in its cache."""
     path = Path(source)
     if path.is_dir():
         return path
@@ -20,6 +21,7 @@ def fetch_folder(source: str | Path, patterns: tuple[str, ...]) -> Path:
         return Path(snapshot_download(str(source), allow_patterns=list(patterns)))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise ValueError(
-            f"{source} is not a local folder and could not be fetched from the Hugging Face hub ({type(error).__name__}: "
-            f"{error}). Check the id and the network, or download it elsewhere and give the folder."
+            f"{source} is not a local folder and could not be fetched from the Hugging Face hub "
+            f"({type(error).__name__}: {error}). Check the id and the network, or download it "
+            "elsewhere and give the folder."
         ) from error

@@ -21,7 +21,8 @@ def folder_lock(folder: Path) -> Iterator[None]:
             file.seek(0)
             holder = file.read().strip() or "unknown"
             raise ValueError(
-                f"Another leplanner process (pid {holder}) is writing to {folder}. Wait for it, stop it, or choose another --out."
+                f"Another leplanner process (pid {holder}) is writing to {folder}. Wait for it, stop "
+                "it, or choose another --out."
             )
         file.seek(0)
         file.truncate()

@@ -1,7 +1,7 @@
 """One store for every artifact: a folder with `config.json` and safetensors, written weights first and config last.
 
-A folder with a config.json is whole. The config says the kind, the format, what was resolved, the digest, how it was trained and
-from what. Formats of earlier versions are migrated when they are read.
+A folder with a config.json is whole. The config says the kind, the format, what was resolved, the digest, how it was
+trained and from what. Formats of earlier versions are migrated when they are read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""GCIQL: goal-conditioned implicit Q-learning (Q and V by expectiles), and a policy by advantage-weighted regression."""
+"""GCIQL: goal-conditioned implicit Q-learning (Q and V by expectiles), and a policy by
+advantage-weighted regression."""
 
 from __future__ import annotations
 

@@ -40,8 +40,9 @@ READ_LATENTS = ("latent", "following", "goal")
 
 @dataclass(frozen=True)
 class LearnedBaseline:
-    """A network, an `nn.Module` made from (latent size, block size A, actions in a block, config), with `losses(batch)`,
-    `blocks(latent, goal, remaining)`, `clones` (its held-out error says how good it is) and `needs_deadline`."""
+    """A network, an `nn.Module` made from (latent size, block size A, actions in a block, config),
+    with `losses(batch)`, `blocks(latent, goal, remaining)`, `clones` (its held-out error says how good
+    it is) and `needs_deadline`."""
 
     name: str
     title: str

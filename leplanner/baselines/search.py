@@ -1,4 +1,5 @@
-"""Search over the same world with the same context, declared; stable-worldmodel's solvers are loaded when one is made."""
+"""Search over the same world with the same context, declared; stable-worldmodel's solvers are
+loaded when one is made."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ class SearchPolicy:
         elites = budget.samples // 10
         if elites < 2 or budget.rounds < 1:  # the spread of one elite is not a number
             raise ValueError(
-                f"A search needs at least one round and two elites, a tenth of its samples; got {budget.rounds} rounds of "
-                f"{budget.samples} samples. Use at least 20 samples."
+                f"A search needs at least one round and two elites, a tenth of its samples; got {budget.rounds} rounds "
+                f"of {budget.samples} samples. Use at least 20 samples."
             )
         actions = self.actions = model.actions
         self.name, self.frames = kind, model.context
@@ -59,8 +59,8 @@ class SearchPolicy:
         return self.actions.raw_actions(self.plan(request.problem, request.seeds, request.remaining_plan))
 
     def plan(self, problem: PlanProblem, seeds: tuple[int, ...], remaining_plan: Tensor | None = None) -> Tensor:
-        """Standardized blocks (B, H, A). `remaining_plan`: what is left of the last plan (B, t, A), where the search begins, as
-        stable-worldmodel's own policy does by default."""
+        """Standardized blocks (B, H, A). `remaining_plan`: what is left of the last plan (B, t, A), where the search
+        begins, as stable-worldmodel's own policy does by default."""
         plans = []
         for row, seed in enumerate(seeds):
             self.solver.torch_gen.manual_seed(seed)

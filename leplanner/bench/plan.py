@@ -1,5 +1,5 @@
-"""What a decision costs with every engine and every rival, what an ONNX export costs, and what a new process needs for its first
-plan: all in one run."""
+"""What a decision costs with every engine and every rival, what an ONNX export costs, and what a new process needs for
+its first plan: all in one run."""
 
 from __future__ import annotations
 
@@ -100,9 +100,9 @@ def bench_plan(
     seconds: float = 10.0,
     note: Note = no_note,
 ) -> dict[str, Any]:
-    """On the CPU with torch's current threads; everything is warm and measured one after the other in this process. `seconds`: how
-    long each is measured after a warm-up. Rivals encode frames as our last engine does. Searches get their published budgets
-    and batch 1: they plan a batch one problem after another."""
+    """On the CPU with torch's current threads; everything is warm and measured one after the other in this process.
+    `seconds`: how long each is measured after a warm-up. Rivals encode frames as our last engine does. Searches get
+    their published budgets and batch 1: they plan a batch one problem after another."""
     _check(engines, rivals, batches)
     planner = random_planner(task, scale, family)
     ours = {engine: Planner(planner.world, planner.model, engine=engine) for engine in engines}
@@ -140,7 +140,8 @@ def bench_plan(
 
 
 def ratios(rows: Sequence[Row], machine: Machine, work: PlanWork, block: int) -> dict[str, float]:
-    """Only those whose parts were measured. `block`: environment actions in a block, which a plan's first decision executes."""
+    """Only those whose parts were measured. `block`: environment actions in a block, which a
+    plan's first decision executes."""
     by_key = {(row.method, row.engine, row.batch): row for row in rows}
     fastest: dict[int, Row] = {}
     for row in rows:
@@ -169,8 +170,8 @@ def ratios(rows: Sequence[Row], machine: Machine, work: PlanWork, block: int) ->
 
 
 def bench_export(planner: Planner, repeats: int = 20) -> dict[str, Any]:
-    """The plan and the encoder as ONNX graphs, each laid out by hand, where the world can, and traced by torch: seconds to make,
-    size, time at batch 1, and how far the results are from torch's and from each other."""
+    """The plan and the encoder as ONNX graphs, each laid out by hand, where the world can, and traced by torch: seconds
+    to make, size, time at batch 1, and how far the results are from torch's and from each other."""
     lacking = missing_packages()
     if lacking:
         return {"error": lacking}

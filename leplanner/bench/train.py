@@ -36,8 +36,9 @@ def bench_train(
     repeats: int = 15,
     note: Note = no_note,
 ) -> dict[str, Any]:
-    """On the CPU with torch's current threads. The plain step is eager fp32; the fast one is what `train_planner` compiles, without
-    the perturbed starts of some presets. `batch`: problems in a batch, the preset's if none is given."""
+    """On the CPU with torch's current threads. The plain step is eager fp32; the fast one is what
+    `train_planner` compiles, without the perturbed starts of some presets. `batch`: problems in a batch,
+    the preset's if none is given."""
     keep_freed_memory()
     preset, runtime = get_preset(task, scale, family=family), Runtime("cpu")
     training = preset.training

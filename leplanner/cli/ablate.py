@@ -23,11 +23,11 @@ from .stages import Flat
 class Ablate:
     """Which part does the work? Train variants of the planner through one world, and run them over the same trials.
 
-    Variants: arrival-hold (the reference), hold 0, hold 0.25, hold 1, fixed-terminal, fixed-terminal path, no support, K=0, K=1,
-    K=2. Success at the shortest and the longest replanning interval with paired tests against the reference, where the closed loop
-    settles (D*), and how often plans leave the data's support. All are trained by the preset (far goals, perturbed starts,
-    smoothness), but none sees the reference trajectory, which would hide what its objective does by itself. Resumable; variants can
-    be added later.
+    Variants: arrival-hold (the reference), hold 0, hold 0.25, hold 1, fixed-terminal, fixed-terminal path, no support,
+    K=0, K=1, K=2. Success at the shortest and the longest replanning interval with paired tests against the reference,
+    where the closed loop settles (D*), and how often plans leave the data's support. All are trained by the preset (far
+    goals, perturbed starts, smoothness), but none sees the reference trajectory, which would hide what its objective
+    does by itself. Resumable; variants can be added later.
 
     Example: leplanner ablate tworoom --variants "fixed-terminal,hold 0" --steps 1000
     """

@@ -31,11 +31,13 @@ def plan(
     seconds: float = 10.0,
     json_output: Json = False,
 ) -> None:
-    """Milliseconds of a decision on the CPU: LePlanner with every engine, searches and learned policies on the same world.
+    """Milliseconds of a decision on the CPU: LePlanner with every engine, searches and
+    learned policies on the same world.
 
-    Also how far LePlanner is from the machine's limit, what an ONNX export costs, and how soon a new process has a plan. Weights are random: time does not depend on them. Everything is warm and measured one after the other in this process;
-    compiling takes minutes the first time. Searches get their published budgets (300 candidates, 30 rounds) and batch 1: they
-    plan a batch one problem after another. Rivals encode frames as LePlanner's last engine does.
+    Also how far LePlanner is from the machine's limit, what an ONNX export costs, and how soon a new process has a
+    plan. Weights are random: time does not depend on them. Everything is warm and measured one after the other in this
+    process; compiling takes minutes the first time. Searches get their published budgets (300 candidates, 30 rounds)
+    and batch 1: they plan a batch one problem after another. Rivals encode frames as LePlanner's last engine does.
 
     Example: leplanner bench plan --scale compact
 
@@ -102,8 +104,8 @@ def train(
 ) -> None:
     """Samples/s of a planner's training step on the CPU: plain eager fp32, and compiled as `leplanner train` runs it.
 
-    Without the perturbed starts of some presets. The two take turns, and medians count. Weights are random: time does not depend on them. Compiling the fast step takes
-    minutes the first time and seconds later; it is not counted.
+    Without the perturbed starts of some presets. The two take turns, and medians count. Weights are random: time does
+    not depend on them. Compiling the fast step takes minutes the first time and seconds later; it is not counted.
 
     Example: leplanner bench train
 
@@ -165,9 +167,9 @@ def _print_plan(report: dict[str, Any]) -> None:
     console.print(table)
     machine, work = report["machine"], report["work"]
     console.print(
-        f"one plan: {work['gflop']:.2f} GFLOP, {work['weights_mb']:.0f} MB of weights read; here a matrix multiplication "
-        f"reaches {machine['matmul_gflop_per_s']:.0f} GFLOP/s and a copy moves {machine['copy_gb_per_s']:.1f} GB/s: "
-        f"{report['least_ms']:.1f} ms at that speed"
+        f"one plan: {work['gflop']:.2f} GFLOP, {work['weights_mb']:.0f} MB of weights read; here a matrix "
+        f"multiplication reaches {machine['matmul_gflop_per_s']:.0f} GFLOP/s and a copy moves "
+        f"{machine['copy_gb_per_s']:.1f} GB/s: {report['least_ms']:.1f} ms at that speed"
     )
     shown = Table(show_header=False, title="ratios")
     for name, value in report["ratios"].items():

@@ -17,7 +17,8 @@ from .stages import Flat
 
 @dataclass(frozen=True)
 class Diagnose:
-    """When do plans arrive, what does each correction buy, where does the closed loop settle, how far does imagination drift?
+    """When do plans arrive, what does each correction buy, where does the closed loop settle,
+    how far does imagination drift?
 
     On held-out problems of the dataset and in the environment; trials are of another seed than evaluations use. Writes
     OUT/imagined.json and OUT/closed_loop.json, from which figures are drawn.
@@ -32,12 +33,13 @@ class Diagnose:
     data: MaybePath = None
     """the dataset to draw trials from (default: runs/TASK/data.h5)"""
     latents: MaybePath = None
-    """frames encoded by the bundle's world, for problems in imagination: leplanner cache (default: runs/TASK/latents)"""
+    """frames encoded by the bundle's world, for problems in imagination: leplanner cache
+    (default: runs/TASK/latents)"""
     out: MaybePath = None
     """folder for the tables (default: runs/TASK/diagnostics)"""
     decoder: MaybePath = None
-    """what `leplanner decoder` made: also draw what the first trials imagine, to OUT/panels.npz (default: runs/TASK/decoder, if
-    there is one)"""
+    """what `leplanner decoder` made: also draw what the first trials imagine, to OUT/panels.npz (default:
+    runs/TASK/decoder, if there is one)"""
     videos: MaybePath = None
     """an evaluation's folder whose videos get the planner's imagination drawn beside them"""
     json_output: Json = False

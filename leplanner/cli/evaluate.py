@@ -29,10 +29,10 @@ class Evaluate:
     Trials are drawn once from the dataset and frozen in OUT/manifest.json; rows are appended to OUT/rows.jsonl as they
     finish; resumable. Exits with 1 if a trial raised.
 
-    Methods: leplanner (the paper's: the new plan always wins), leplanner-reuse (follows what remains of the last plan where
-    that is imagined to end nearer the goal; the same where plans are executed whole); cem, icem, mppi, gradient
-    (search in the same world); gcidm, gcbc, gcivl, gciql (trained by `leplanner baselines`); random, no-op (floors); replay (the
-    data's own actions, a ceiling).
+    Methods: leplanner (the paper's: the new plan always wins), leplanner-reuse (follows what remains of the last plan
+    where that is imagined to end nearer the goal; the same where plans are executed whole); cem, icem, mppi, gradient
+    (search in the same world); gcidm, gcbc, gcivl, gciql (trained by `leplanner baselines`); random, no-op (floors);
+    replay (the data's own actions, a ceiling).
 
     Example: leplanner evaluate tworoom --methods leplanner,cem,random,no-op,replay --trials 50
     """
@@ -60,8 +60,8 @@ class Evaluate:
     draws: Annotated[str | None, arg(help_behavior_hint="", metavar="43..53")] = None
     """seeds FIRST..LAST: the same controller over several draws of trials; every draw is reported"""
     data: MaybePath = None
-    """dataset to draw trials from (default: runs/TASK/data.h5); not needed once the manifest exists, nor for the trials that a
-    shipped bundle was measured on (nontrivial, offset 25, seed 42)"""
+    """dataset to draw trials from (default: runs/TASK/data.h5); not needed once the manifest exists, nor for the trials
+    that a shipped bundle was measured on (nontrivial, offset 25, seed 42)"""
     baselines: MaybePath = None
     """folder of trained baselines (default: runs/TASK/baselines)"""
     out: MaybePath = None
@@ -75,8 +75,8 @@ class Evaluate:
     rounds: int = 30
     """of the searches"""
     compile_search: bool = False
-    """searches imagine through a compiled rollout: twice as fast, the same within 1e-5; needs a C++ compiler, and minutes to
-    compile the first time"""
+    """searches imagine through a compiled rollout: twice as fast, the same within 1e-5; needs a C++ compiler, and
+    minutes to compile the first time"""
     videos: int = 0
     """keep frames of the first so many trials of every method, for `leplanner report`"""
     latency: bool = False
@@ -94,8 +94,8 @@ class Evaluate:
             raise ValueError(f"--history must be padded or real; got {self.history!r}.")
         if self.trials < 1 or (self.search_trials is not None and self.search_trials < 1):
             raise ValueError(
-                f"--trials and --search-trials must be at least 1; got {self.trials} and {self.search_trials}. Leave searches out of "
-                "--methods instead."
+                f"--trials and --search-trials must be at least 1; got {self.trials} and {self.search_trials}. Leave "
+                "searches out of --methods instead."
             )
         seeds = _draws(self.draws) if self.draws else [self.seed]
         bundle = paths.latest_bundle(task, self.bundle)

@@ -22,8 +22,8 @@ def export(
     """Write a bundle as encoder.onnx and plan.onnx, which ONNX Runtime runs without torch.
 
     encoder.onnx: frames (B, S, S, 3) uint8 -> latents (B, *Z). plan.onnx: context (B, N, *Z), past_blocks (B, N-1, A),
-    goal (B, *Z) -> blocks (B, H, A), latents, distances. Action statistics, bounds and sizes are in the files' metadata;
-    examples/control_with_onnx.py is a whole control loop.
+    goal (B, *Z) -> blocks (B, H, A), latents, distances. Action statistics, bounds and sizes are in the files'
+    metadata; examples/control_with_onnx.py is a whole control loop.
 
     Example: leplanner export tworoom --out runs/tworoom/onnx
 

@@ -41,8 +41,8 @@ def verbs() -> Verbs:
     }
 
 
-def _first_line(verb: Any) -> str:
-    return (verb.__doc__ or "").strip().splitlines()[0]
+def _first_paragraph(verb: Any) -> str:
+    return " ".join((verb.__doc__ or "").strip().split("\n\n")[0].split())
 
 
 def _show_help(table: Verbs, prefix: str) -> None:
@@ -53,9 +53,9 @@ def _show_help(table: Verbs, prefix: str) -> None:
     for name, verb in table.items():
         if isinstance(verb, Mapping):
             for inner, function in verb.items():
-                shown.add_row(f"  {name} {inner}", _first_line(function))
+                shown.add_row(f"  {name} {inner}", _first_paragraph(function))
         else:
-            shown.add_row(f"  {name}", _first_line(verb))
+            shown.add_row(f"  {name}", _first_paragraph(verb))
     console.print(shown)
 
 

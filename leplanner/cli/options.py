@@ -1,4 +1,5 @@
-"""What verbs share: option types, so that their help reads alike, and the presets that a task, scale, recipe and family choose."""
+"""What verbs share: option types, so that their help reads alike, and the presets that a task,
+scale, recipe and family choose."""
 
 from __future__ import annotations
 
@@ -80,7 +81,8 @@ class Workers:
 
 
 def preselect(words: Sequence[str]) -> Choice:
-    """Task, scale, recipe and family as typed, read before the rest: the defaults of the other options follow from them."""
+    """Task, scale, recipe and family as typed, read before the rest: the defaults of the
+    other options follow from them."""
     typed: dict[str, Any] = {}
     given: list[str] = []
     remaining = iter(words)

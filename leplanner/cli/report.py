@@ -19,13 +19,14 @@ def report(
 ) -> None:
     """Draw evaluations, diagnostics and ablations as one self-contained HTML page.
 
-    Tables, figures, videos of the trials that were recorded, and a browser of all trials. Evaluations of one task at several goal
-    offsets also give its reach.
+    Tables, figures, videos of the trials that were recorded, and a browser of all trials. Evaluations of one task at
+    several goal offsets also give its reach.
 
     Example: leplanner report runs/tworoom/evaluation/nontrivial-25-42 runs/tworoom/diagnostics --figures figures
 
     Args:
-        runs: folders that `leplanner evaluate`, `diagnose` or `ablate` made; videos are there when it ran with --videos N.
+        runs: folders that `leplanner evaluate`, `diagnose` or `ablate` made; videos are there when it ran with
+            --videos N.
         out: the page to write (default: report.html in the first folder).
         figures: a folder to keep the page's figures in, as SVG and PNG.
     """

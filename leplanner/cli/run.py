@@ -16,13 +16,14 @@ from .stages import Flat, show_result
 
 @dataclass(frozen=True)
 class Run:
-    """Everything for one task: collect, train the world, cache, finetune it, density, planner, GC-IDM, evaluate, report.
+    """Everything for one task: collect, train the world, cache, finetune it, density,
+    planner, GC-IDM, evaluate, report.
 
-    PushT also trains on policy: the planner collects, the world is finetuned on what its plans really did, and the planner is
-    trained on through it.
+    PushT also trains on policy: the planner collects, the world is finetuned on what its plans really did, and the
+    planner is trained on through it.
 
-    Resumable: a stage whose artifact is there is skipped. The artifact of other settings is never overwritten: choose another
-    --out, or delete that stage's folder. Ends with OUT/bundle, ready to load, with its model card.
+    Resumable: a stage whose artifact is there is skipped. The artifact of other settings is never overwritten: choose
+    another --out, or delete that stage's folder. Ends with OUT/bundle, ready to load, with its model card.
 
     Example: leplanner run tworoom
 

@@ -33,8 +33,9 @@ class Collect:
     """Collect a dataset with the task's behavior policy, or with a planner.
 
     Writes stable-worldmodel's HDF5 layout, on all cores; resumable. With --policy a planner acts instead, from rows of
-    training episodes towards later ones, and its episodes are added to a copy of the data: what plans really did, to finetune the
-    world on and to train the planner on. PushT also adds episodes that show how a missed goal is corrected.
+    training episodes towards later ones, and its episodes are added to a copy of the data: what plans
+    really did, to finetune the world on and to train the planner on. PushT also adds episodes that show
+    how a missed goal is corrected.
 
     Example: leplanner collect pusht --episodes 100 --out runs/pusht/data.h5
 
@@ -132,9 +133,9 @@ class Density:
 class Train:
     """Train a planner on a latent cache through the frozen world; resumable.
 
-    Needs a world, its latent cache and a density (`leplanner world train`, `cache`, `density`). Makes a bundle: a folder
-    that `lp.load` reads, with the weights whose held-out arrival distance was best. With --init, tasks that train on policy (PushT)
-    get goals at all distances at once, and recovery problems.
+    Needs a world, its latent cache and a density (`leplanner world train`, `cache`, `density`). Makes a bundle: a
+    folder that `lp.load` reads, with the weights whose held-out arrival distance was best. With --init, tasks that
+    train on policy (PushT) get goals at all distances at once, and recovery problems.
 
     Example: leplanner train tworoom
     """
@@ -228,8 +229,8 @@ class Decoder:
     config: Annotated[DecoderTrainConfig, Flat]
     on: Annotated[Compute, Flat]
     bundle: MaybeBundle = None
-    """whose world to decode: a shipped task's name, a bundle folder or a Hugging Face id (default: runs/TASK/planner, else
-    the shipped one)"""
+    """whose world to decode: a shipped task's name, a bundle folder or a Hugging Face id (default:
+    runs/TASK/planner, else the shipped one)"""
     data: MaybePath = None
     """frames to learn from (default: runs/TASK/data.h5)"""
     out: MaybePath = None

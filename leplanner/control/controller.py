@@ -56,9 +56,9 @@ class Controller:
         score: bool = False,
         encode: Callable[[Array], Tensor] | None = None,
     ):
-        """Replan after `execute` blocks. `budget`: the deadline in actions, for policies that want to know it. `score`: look
-        where each plan ends in imagination, for comparisons; it costs another rollout. `encode`: a faster way to the world's own
-        latents, such as a planner's engine."""
+        """Replan after `execute` blocks. `budget`: the deadline in actions, for policies that want to know it. `score`:
+        look where each plan ends in imagination, for comparisons; it costs another rollout. `encode`: a faster way to
+        the world's own latents, such as a planner's engine."""
         if execute < 1:
             raise ValueError(f"execute must be at least one block; got {execute}.")
         self.policy, self.world, self.execute, self.budget = policy, world, execute, budget
@@ -74,8 +74,9 @@ class Controller:
         history: tuple[Array, Array] | None = None,
         seeds: Sequence[int] | None = None,
     ) -> None:
-        """Start towards a goal. Before N frames exist, the first one is repeated with raw zero actions, unless `history`
-        gives real ones: frames (n, S, S, 3) a block apart, oldest first, and the raw actions after each (n, f, d_a)."""
+        """Start towards a goal. Before N frames exist, the first one is repeated with raw zero actions,
+        unless `history` gives real ones: frames (n, S, S, 3) a block apart, oldest first, and the raw
+        actions after each (n, f, d_a)."""
         self.goal, self.single = self._goal_latent(goal)
         self.batch = len(self.goal)
         self.seeds = tuple(seeds) if seeds is not None else tuple(self.seed + row for row in range(self.batch))
@@ -112,8 +113,8 @@ class Controller:
         return until_next < self.policy.frames
 
     def act(self, frame: Array | None = None) -> Array:
-        """uint8 (S, S, 3) in, raw action (d_a,) out; with a batch of goals (B, S, S, 3) in, (B, d_a) out. A frame may be
-        left out when `needs_frame` is false: rendering or reading a camera can be saved."""
+        """uint8 (S, S, 3) in, raw action (d_a,) out; with a batch of goals (B, S, S, 3) in, (B, d_a) out. A frame may
+        be left out when `needs_frame` is false: rendering or reading a camera can be saved."""
         if self.goal is None:
             raise ValueError("act() before a goal is known: call reset(goal) first.")
         if self.needs_frame:
@@ -141,8 +142,9 @@ class Controller:
         keep = self.policy.stride or self.execute * self.block
         if actions.shape[:2] != (self.batch, max(keep, actions.shape[1])) or not np.isfinite(actions).all():
             raise ValueError(
-                f"{self.policy.name} returned actions of shape {actions.shape}, finite: {bool(np.isfinite(actions).all())}; "
-                f"{self.batch} rows of at least {keep} finite actions are needed. Execute fewer blocks, or plan farther."
+                f"{self.policy.name} returned actions of shape {actions.shape}, finite: "
+                f"{bool(np.isfinite(actions).all())}; {self.batch} rows of at least {keep} finite actions are needed. "
+                "Execute fewer blocks, or plan farther."
             )
         self.queue = [actions[:, i] for i in range(keep)]
         transitions = (self.policy.transitions - before) // self.batch
@@ -209,7 +211,8 @@ class Controller:
             latents = latents.unsqueeze(0) if single else latents
             if tuple(latents.shape[1:]) != shape or not latents.isfinite().all():
                 raise ValueError(
-                    f"A goal latent must be finite of shape {shape} or (B, {', '.join(map(str, shape))}); got {tuple(goal.shape)}."
+                    f"A goal latent must be finite of shape {shape} or (B, "
+                    f"{', '.join(map(str, shape))}); got {tuple(goal.shape)}."
                 )
             return latents, single
         images = np.asarray(goal)

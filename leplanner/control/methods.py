@@ -1,5 +1,5 @@
-"""Methods by name: whatever can be compared over the same trials is declared once, here or in its own file, and tables, figures
-and the capability table read the declaration."""
+"""Methods by name: whatever can be compared over the same trials is declared once, here or in its own file, and tables,
+figures and the capability table read the declaration."""
 
 from __future__ import annotations
 

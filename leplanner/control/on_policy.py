@@ -1,7 +1,9 @@
-"""On-policy data: the planner acts, towards where the data went. What its plans really did is then data to finetune the world on.
+"""On-policy data: the planner acts, towards where the data went. What its plans really did is then
+data to finetune the world on.
 
-A plan is searched for where the world imagines well of it, so it finds what the world has wrong. Behavior data never goes
-there; only acting on plans shows it. Where a task says how a missed goal is corrected, some episodes show that instead.
+A plan is searched for where the world imagines well of it, so it finds what the world has wrong. Behavior
+data never goes there; only acting on plans shows it. Where a task says how a missed goal is corrected,
+some episodes show that instead.
 """
 
 from __future__ import annotations
@@ -65,7 +67,8 @@ class OnPolicyCollector:
 
 
 class NoisyPolicy:
-    """A planner's policy with smooth noise on what is executed; the controller knows what was done, not what was planned."""
+    """A planner's policy with smooth noise on what is executed; the controller knows what was
+    done, not what was planned."""
 
     def __init__(self, policy: PlannerPolicy, executed: int, noise: float, rng: np.random.Generator):
         self.policy, self.executed = policy, executed

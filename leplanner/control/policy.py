@@ -62,8 +62,9 @@ class TransitionCounter:
 
 
 class PlannerPolicy:
-    """Ours. With `reuse`, what remains of the last plan is imagined again from where it really led, one rollout more, and
-    followed where it is now imagined to end nearer the goal than the new plan. Without, as in the paper, the new plan always wins."""
+    """Ours. With `reuse`, what remains of the last plan is imagined again from where it really led, one rollout
+    more, and followed where it is now imagined to end nearer the goal than the new plan. Without, as in the
+    paper, the new plan always wins."""
 
     stride = None
 
@@ -83,8 +84,8 @@ class PlannerPolicy:
 
 
 def select_better_plan(planner: Planner, problem: PlanProblem, new: Plan, remaining_plan: Tensor) -> Plan:
-    """For each problem the new plan, or what remains of the last one (B, t, A) where that is imagined to end nearer the goal. It
-    is made as long as the new plan with the end of that, so that both are scored at the same time."""
+    """For each problem the new plan, or what remains of the last one (B, t, A) where that is imagined to end nearer the
+    goal. It is made as long as the new plan with the end of that, so that both are scored at the same time."""
     blocks = torch.cat([remaining_plan, new.blocks[:, remaining_plan.shape[1] :]], dim=1)
     latents = planner.imagine(problem, blocks)
     distances = planner.dynamics.distance(latents, problem.goal)

@@ -36,7 +36,8 @@ class _Memory:
 
 
 class ActionProcess:
-    """stable-worldmodel's `Transformable`: raw actions to standardized ones and back, with the world's own statistics."""
+    """stable-worldmodel's `Transformable`: raw actions to standardized ones and back, with
+    the world's own statistics."""
 
     def __init__(self, actions: ActionSpec):
         self.mean, self.std, self.low, self.high = (
@@ -56,8 +57,8 @@ class Solver:
     imagined stands in for it."""
 
     def __init__(self, planner: Planner, reuse: bool = True):
-        """`reuse`: follow what remains of an environment's last plan where that is imagined to end nearer the goal than the new
-        one, as a planner's own controller does; False is the paper's."""
+        """`reuse`: follow what remains of an environment's last plan where that is imagined to end nearer the goal than
+        the new one, as a planner's own controller does; False is the paper's."""
         self.planner, self.reuse = planner, reuse
         self.process = {"action": ActionProcess(planner.model.actions)}
         self.memories: dict[int, _Memory] = {}
@@ -94,8 +95,8 @@ class Solver:
         return self.solve(*args, **kwargs)
 
     def solve(self, info_dict: dict[str, Any], init_action: Tensor | None = None) -> dict[str, Any]:
-        """`pixels` and `goal` of the environments that need a plan; `id` and `step_idx` say whose they are. A warm start
-        is accepted and not needed: what is left of the last plan is known here."""
+        """`pixels` and `goal` of the environments that need a plan; `id` and `step_idx` say whose they are. A warm
+        start is accepted and not needed: what is left of the last plan is known here."""
         missing = [name for name in ("pixels", "goal") if name not in info_dict]
         if missing:
             raise ValueError(
@@ -141,8 +142,8 @@ class Solver:
         memory.blocks = memory.blocks[len(memory.blocks) - len(memory.latents) + 1 :]
 
     def _better(self, memories: list[_Memory], problem: PlanProblem, new: Plan) -> Plan:
-        """Of every environment the new plan, or what remains of its last one; without one, the new plan is compared with
-        itself."""
+        """Of every environment the new plan, or what remains of its last one; without one, the new
+        plan is compared with itself."""
         if all(memory.planned is None for memory in memories):
             return new
         executed = self._config.receding_horizon
@@ -169,8 +170,8 @@ class Solver:
             return self.planner.encode(frames)
         if not frames.is_floating_point() or tuple(frames.shape[1:]) != (3, size, size):
             raise ValueError(
-                f"Frames must be uint8 (B, {size}, {size}, 3), or floats (B, 3, {size}, {size}) normalized with the world's mean "
-                f"and deviation; got {frames.dtype} of shape {tuple(frames.shape)}."
+                f"Frames must be uint8 (B, {size}, {size}, 3), or floats (B, 3, {size}, {size}) normalized with the "
+                f"world's mean and deviation; got {frames.dtype} of shape {tuple(frames.shape)}."
             )
         with torch.no_grad():
             return world.model.encode(frames.to(world.device).float())

@@ -14,7 +14,8 @@ Array = np.ndarray
 @dataclass(frozen=True)
 class ActionSpec:
     """Actions are standardized per raw dimension with the training episodes' statistics, then packed into blocks of
-    `block` actions. `center + scale * tanh(u)` is the raw box [low, high] exactly: no clipping, no penalty for leaving it."""
+    `block` actions. `center + scale * tanh(u)` is the raw box [low, high] exactly: no
+    clipping, no penalty for leaving it."""
 
     mean: tuple[float, ...]  # (d_a,)
     std: tuple[float, ...]
@@ -26,8 +27,9 @@ class ActionSpec:
         sizes = {len(self.mean), len(self.std), len(self.low), len(self.high)}
         if len(sizes) != 1 or self.block < 1 or not self.mean:
             raise ValueError(
-                f"Action mean, std, low and high need one number for each dimension, and a block at least one action; got "
-                f"{len(self.mean)}, {len(self.std)}, {len(self.low)}, {len(self.high)} numbers and block {self.block}."
+                "Action mean, std, low and high need one number for each dimension, and a block at least "
+                f"one action; got {len(self.mean)}, {len(self.std)}, {len(self.low)}, {len(self.high)} "
+                f"numbers and block {self.block}."
             )
 
     @property
@@ -67,8 +69,8 @@ class ActionSpec:
         return np.tile(self.standardize(np.zeros(self.dim)), self.block)
 
     def raw(self, blocks: Tensor) -> Tensor:
-        """Standardized actions of one or more steps (..., T * d_a) -> raw environment actions (..., T, d_a) in the box; for
-        a planner's blocks, which lie in it, the clamp only takes off rounding."""
+        """Standardized actions of one or more steps (..., T * d_a) -> raw environment actions (..., T, d_a) in the box;
+        for a planner's blocks, which lie in it, the clamp only takes off rounding."""
         actions = blocks.unflatten(-1, (-1, self.dim))
         std, mean, low, high = (
             torch.tensor(values, dtype=blocks.dtype, device=blocks.device)

@@ -30,7 +30,8 @@ class LatentSpec:
         return tuple(range(-len(self.shape), 0))
 
     def reader(self, width: int) -> tuple[nn.Module, int]:
-        """A module from latents (..., *shape) to vectors (..., F), and F. A vector is read as it is, without parameters."""
+        """A module from latents (..., *shape) to vectors (..., F), and F. A vector is read as
+        it is, without parameters."""
         if len(self.shape) == 1:
             return nn.Identity(), self.size
         return TokenReader(self, width), width

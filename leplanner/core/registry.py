@@ -1,4 +1,5 @@
-"""Things by name. Adding a family, task, method, metric, format, logger or engine is one file and one `register` line."""
+"""Things by name. Adding a family, task, method, metric, format, logger or engine is one file
+and one `register` line."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _plugins: list[tuple[str, str]] = []
 
 class Registry(Generic[Item]):
     """Items in the order of their registration. `group` is an entry point group: installed packages add to the registry
-    without being imported by the user. `home` is a module of ours that registers items, imported when they are first looked for."""
+    without being imported by the user. `home` is a module of ours that registers items, imported
+    when they are first looked for."""
 
     def __init__(self, kind: str, group: str | None = None, home: str | None = None, address: str | None = None):
         """`address`: where this registry itself is, as package.module:NAME, if users may name items in that way."""
@@ -81,12 +83,14 @@ def load_object(address: str) -> Any:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, TypeError, ValueError) as error:  # TypeError: a relative path such as ./task
         raise ValueError(
-            f"{address!r} could not be loaded ({error}). Give package.module:NAME, of a module that Python can import from here."
+            f"{address!r} could not be loaded ({error}). Give package.module:NAME, of a module that "
+            "Python can import from here."
         ) from error
 
 
 def plugins() -> tuple[tuple[str, str], ...]:
-    """What users named by `package.module:NAME`, for new processes to load too: registries, and what to find in them."""
+    """What users named by `package.module:NAME`, for new processes to load too: registries,
+    and what to find in them."""
     return tuple(_plugins)
 
 

@@ -1,8 +1,8 @@
 """The latent cache: a dataset encoded once to an fp16 array that is mapped, not loaded.
 
-The folder holds `latents.npy` (rows, *Z), `index.npz` (episodes, actions, states, goals) and `config.json` with the digests of the
-encoder and of the data: worlds that were finetuned from one another share an encoder, and so their cache. While it is being made,
-`latents.npy.partial` grows and `progress.json` says how far it is whole.
+The folder holds `latents.npy` (rows, *Z), `index.npz` (episodes, actions, states, goals) and `config.json` with the
+digests of the encoder and of the data: worlds that were finetuned from one another share an encoder, and so their
+cache. While it is being made, `latents.npy.partial` grows and `progress.json` says how far it is whole.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def build_cache(
     save_every: int = 16,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> LatentCache:
-    """Encode what is missing; a finished cache of the same encoder and data is returned as it is. `known`: a cache of data with
-    which these begin, whose latents are taken over."""
+    """Encode what is missing; a finished cache of the same encoder and data is returned as it is. `known`: a cache of
+    data with which these begin, whose latents are taken over."""
     with folder_lock(folder):
         if not is_whole(folder):
             _build(episodes, encode, latent, encoder_digest, folder, known, batch, save_every, progress)
@@ -117,8 +117,8 @@ def _check_beginning(known: LatentCache, episodes: Episodes, encoder_digest: str
         same &= np.array_equal(past.states, episodes.states[:rows])
     if known.encoder_digest != encoder_digest or not same:
         raise ValueError(
-            "The known latents are of another encoder, or of data with which these do not begin. Leave them out, and every frame "
-            "is encoded."
+            "The known latents are of another encoder, or of data with which these do not begin. Leave them "
+            "out, and every frame is encoded."
         )
 
 

@@ -1,5 +1,5 @@
-"""Collects episodes with a task's behavior policy, or another collector, on all cores: resumable, deterministic, and written
-in one step."""
+"""Collects episodes with a task's behavior policy, or another collector, on all cores: resumable,
+deterministic, and written in one step."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ class CollectConfig:
 
 
 class Collector(Protocol):
-    """Who acts instead of the task's behavior: told of an episode's simulator, it may choose the start. Pickled to workers."""
+    """Who acts instead of the task's behavior: told of an episode's simulator, it may choose
+    the start. Pickled to workers."""
 
     def identity(self) -> dict[str, str]:
         """What tells it from others, stored with the data."""
@@ -109,8 +110,8 @@ def collect(
     collector: Collector | None = None,
     onto: Path | None = None,
 ) -> Path:
-    """Collect to `out`. Finished parts survive a kill in `out.parts/`; the file itself appears only when whole. `onto`: a
-    file of the same task whose episodes come first."""
+    """Collect to `out`. Finished parts survive a kill in `out.parts/`; the file itself appears only when whole. `onto`:
+    a file of the same task whose episodes come first."""
     expected: dict[str, Any] = (
         {"task": task.name} | dataclasses.asdict(config) | (collector.identity() if collector else {})
     )
@@ -188,6 +189,7 @@ def _merge(
     task: Task, config: CollectConfig, identity: dict[str, Any], parts: list[Path], out: Path, onto: Path | None
 ) -> None:
     frame, block = (config.size, config.size, 3), config.every * task.action_dim
+    file: Any
     with atomic_path(out) as temporary, h5py.File(temporary, "w", libver="latest") as file:
         pixels = file.create_dataset("pixels", (0, *frame), np.uint8, chunks=(1, *frame), maxshape=(None, *frame))
         file.create_dataset("action", (0, block), np.float32, maxshape=(None, block))
@@ -221,7 +223,8 @@ def _merge(
 
 
 def _new_ids(count: int, first: int) -> Array:
-    """Names for added episodes, of training episodes all: what is held out stays what it was, and is measured on the same."""
+    """Names for added episodes, of training episodes all: what is held out stays what it was,
+    and is measured on the same."""
     ids = np.arange(first, first + 2 * count + 100)
     return ids[~is_validation(ids)][:count]
 
@@ -234,6 +237,7 @@ def _append(file: Any, columns: dict[str, Array]) -> None:
 
 
 def _copy_episodes(source: Path, file: Any, rows: int = 4096) -> None:
+    other: Any
     with h5py.File(source, "r") as other:
         for name in COLUMNS:
             for start in range(0, len(other[name]), rows):
@@ -255,14 +259,15 @@ def check_continues(source: Path, task: Task, config: CollectConfig) -> None:
         raise ValueError(
             f"{source} cannot be continued: it is no HDF5 file. Collect one (leplanner collect {task.name})."
         )
+    file: Any
     with h5py.File(source, "r") as file:
         actual: dict[str, Any] = {name: file[name].shape[1:] if name in file else None for name in COLUMNS[:3]}
         actual["steps_per_row"] = file.attrs.get("steps_per_row")
         actual["visuals"] = json.loads(file.attrs.get("leplanner", "{}")).get("visuals")
     if actual != expected:
         raise ValueError(
-            f"{source} cannot be continued: it holds {actual}, and {expected} would be added to it. Continue it with its own settings "
-            "and the version that made it, or collect it anew."
+            f"{source} cannot be continued: it holds {actual}, and {expected} would be added to it. Continue it with "
+            "its own settings and the version that made it, or collect it anew."
         )
 
 

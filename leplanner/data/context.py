@@ -1,7 +1,8 @@
-"""The one place where a context is filled up before enough frames exist: the first frame repeated, raw zero actions between.
+"""The one place where a context is filled up before enough frames exist: the first frame
+repeated, raw zero actions between.
 
-Windows, controller, solver and diagnostics all come here, so that what a planner meets at an episode's start is what it was
-trained on.
+Windows, controller, solver and diagnostics all come here, so that what a planner meets at an episode's
+start is what it was trained on.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ Array = np.ndarray
 
 
 def context_places(known: Array | int, context: int) -> tuple[Array, Array]:
-    """`known` frames, at least one, as a context of N: for each place the frame to take (0 is the first known), and for each of
-    the N-1 blocks between whether it is real. Any shape of `known`; N and N-1 are added at its end."""
+    """`known` frames, at least one, as a context of N: for each place the frame to take (0 is the first known), and for
+    each of the N-1 blocks between whether it is real. Any shape of `known`; N and N-1 are added at its end."""
     first = context - np.asarray(known)[..., None]  # the place of the first known frame
     places = np.maximum(np.arange(context) - first, 0)
     return places, np.arange(context - 1) >= first

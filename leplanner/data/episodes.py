@@ -15,7 +15,8 @@ Array = np.ndarray
 
 
 class Frames(Protocol):
-    """Random access to uint8 frames by a row, a slice, or an array of rows in any order; an array, or a file read on demand."""
+    """Random access to uint8 frames by a row, a slice, or an array of rows in any order; an
+    array, or a file read on demand."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -81,8 +82,8 @@ def split(episodes: Episodes, share: float = 0.05) -> tuple[Array, Array]:
     held_out = is_validation(episodes.ids, share)
     if held_out.all() or not held_out.any():
         raise ValueError(
-            f"Of {len(held_out)} episodes, {int(held_out.sum())} fall into the held-out {share:.0%}, which leaves one side "
-            "empty. An episode's own id decides, so more episodes are the cure: collect at least 20."
+            f"Of {len(held_out)} episodes, {int(held_out.sum())} fall into the held-out {share:.0%}, which leaves one "
+            "side empty. An episode's own id decides, so more episodes are the cure: collect at least 20."
         )
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 

@@ -56,8 +56,8 @@ class BlockTable:
         if broken.any():
             row = int(np.flatnonzero(broken)[0])
             raise ValueError(
-                f"Column 'action' is not finite in {int(broken.sum())} rows inside episodes (first: row {row}); only an "
-                "episode's last row may be NaN. Repair or re-collect the dataset."
+                f"Column 'action' is not finite in {int(broken.sum())} rows inside episodes (first: row {row}); only "
+                "an episode's last row may be NaN. Repair or re-collect the dataset."
             )
 
     def leaving(self, rows: Array) -> Array:
@@ -77,7 +77,8 @@ class WorldWindows:
             longest = int(episodes.lengths[chosen].max()) if len(chosen) else 0
             raise ValueError(
                 f"No window fits: {frames} frames {self.table.stride} rows apart need episodes of at least "
-                f"{(frames - 1) * self.table.stride + 1} rows; {len(chosen)} episodes were given, the longest of {longest}."
+                f"{(frames - 1) * self.table.stride + 1} rows; {len(chosen)} episodes were "
+                f"given, the longest of {longest}."
             )
 
     def draw(self, rng: np.random.Generator, count: int) -> WorldBatch:
@@ -91,9 +92,9 @@ class WorldWindows:
 class PlanWindows:
     """Planning samples over cached latents.
 
-    A share of the contexts is cut short and padded as at the start of an episode, so that a controller's first decisions are in
-    distribution. Of data that a planner collected, a share may be recovery problems: from where an episode was when the data had
-    arrived, again to the goal that it missed.
+    A share of the contexts is cut short and padded as at the start of an episode, so that a controller's first
+    decisions are in distribution. Of data that a planner collected, a share may be recovery problems: from where an
+    episode was when the data had arrived, again to the goal that it missed.
     """
 
     def __init__(
@@ -117,7 +118,8 @@ class PlanWindows:
         self.current = episodes.episode_rows(chosen, ahead=stride)
         if len(self.current) == 0:
             raise ValueError(
-                f"No planning sample fits: none of {len(chosen)} episodes has {stride + 1} rows. Collect more or longer episodes."
+                f"No planning sample fits: none of {len(chosen)} episodes has {stride + 1} rows. "
+                "Collect more or longer episodes."
             )
         self.history, self.future = _blocks_around(episodes, stride)
         self.by_planner = np.repeat(episodes.by_planner, episodes.lengths)  # by row
@@ -125,8 +127,8 @@ class PlanWindows:
             self.missed, self.missed_goals = self._find_missed(episodes, chosen)
 
     def draw(self, rng: np.random.Generator, count: int, max_offset: int, horizon: int | None = None) -> PlanBatch:
-        """The offset is uniform over what the episode still holds, up to `max_offset` blocks; a share has the farthest. No data
-        says when recovery problems can arrive: they are asked to by `horizon`, the end of a plan."""
+        """The offset is uniform over what the episode still holds, up to `max_offset` blocks; a share has the farthest.
+        No data says when recovery problems can arrive: they are asked to by `horizon`, the end of a plan."""
         recoveries = int(rng.binomial(count, self.recovery_prob)) if self.recovery_prob else 0
         current = self.current[rng.integers(len(self.current), size=count - recoveries)]
         farthest = np.minimum(self.future[current], max_offset)
@@ -153,12 +155,13 @@ class PlanWindows:
         )
 
     def _find_missed(self, episodes: Episodes, chosen: Array) -> tuple[Array, Array]:
-        """Rows of a planner's episodes that are not at their goals although the data would be by then, and the goals' rows."""
+        """Rows of a planner's episodes that are not at their goals although the data would be
+        by then, and the goals' rows."""
         chosen = chosen[episodes.by_planner[chosen]]
         if len(chosen) == 0:
             raise ValueError(
-                "Recovery problems need on-policy data, and here no episode was steered towards a goal. Collect some (leplanner "
-                "collect TASK --policy BUNDLE), or set --recovery-prob 0."
+                "Recovery problems need on-policy data, and here no episode was steered towards a goal. Collect some "
+                "(leplanner collect TASK --policy BUNDLE), or set --recovery-prob 0."
             )
         assert episodes.goal_rows is not None
         rows = episodes.episode_rows(chosen, ahead=self.table.stride)
@@ -169,8 +172,8 @@ class PlanWindows:
         missed = (within >= goals - begun) & (apart > MISSED * np.square(here - here[::-1]).mean())
         if not missed.any():
             raise ValueError(
-                f"Recovery problems were requested, but all {len(chosen)} on-policy episodes were at their goals when the data was. "
-                "Set --recovery-prob 0."
+                f"Recovery problems were requested, but all {len(chosen)} on-policy episodes were at their goals when "
+                "the data was. Set --recovery-prob 0."
             )
         return rows[missed], goals[missed]
 
@@ -188,8 +191,8 @@ class PlanWindows:
             own = far[self.by_planner[far]]
             if len(own) == 0:
                 raise ValueError(
-                    f"--on-policy-prob {on_policy_prob} was requested, but no episode of the data was collected by a planner. Collect "
-                    "some (leplanner collect TASK --policy BUNDLE), or leave --on-policy-prob out."
+                    f"--on-policy-prob {on_policy_prob} was requested, but no episode of the data was collected by a "
+                    "planner. Collect some (leplanner collect TASK --policy BUNDLE), or leave --on-policy-prob out."
                 )
             current = np.where(rng.random(count) < on_policy_prob, own[rng.integers(len(own), size=count)], current)
         context, past_blocks = self._contexts(current, self._draw_history(rng, current))
@@ -204,14 +207,14 @@ class PlanWindows:
         return np.where(cut, np.minimum(history, rng.integers(0, self.context, size=count)), history)
 
     def at(self, current: Array, offset: Array, history: Array, horizon: int | None = None) -> PlanBatch:
-        """`history`: how many blocks before `current` are real; what lies before is padding. `horizon`: blocks of the reference
-        trajectory, the farthest offset if none is given."""
+        """`history`: how many blocks before `current` are real; what lies before is padding. `horizon`: blocks of the
+        reference trajectory, the farthest offset if none is given."""
         beyond = (offset > self.future[current]) | (history > self.history[current])
         if beyond.any():
             i = int(np.flatnonzero(beyond)[0])
             raise ValueError(
-                f"A planning sample would leave its episode: row {current[i]} has {self.history[current[i]]} blocks behind and "
-                f"{self.future[current[i]]} ahead; {history[i]} and {offset[i]} were requested."
+                f"A planning sample would leave its episode: row {current[i]} has {self.history[current[i]]} blocks "
+                f"behind and {self.future[current[i]]} ahead; {history[i]} and {offset[i]} were requested."
             )
         context, past_blocks = self._contexts(current, history)
         ahead = np.minimum(np.arange(1, (horizon or int(offset.max())) + 1), offset[:, None])
@@ -251,8 +254,9 @@ def plan_windows(
     far_goal_prob: float = 0.0,
     behavior_only: bool = False,
 ) -> tuple[PlanWindows, PlanWindows]:
-    """Planning samples of a world's latent cache: from training episodes, and from held-out ones. Recovery problems and far goals
-    are of the training ones alone. `behavior_only`: without what a planner collected, for those who learn what the data does."""
+    """Planning samples of a world's latent cache: from training episodes, and from held-out ones. Recovery
+    problems and far goals are of the training ones alone. `behavior_only`: without what a planner collected, for
+    those who learn what the data does."""
     if cache.encoder_digest != world.encoder_digest:
         raise ValueError(
             f"The latent cache was made by another encoder ({cache.encoder_digest[:12]}, this world's is "

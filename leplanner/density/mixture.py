@@ -26,7 +26,8 @@ from ..core.latent import LatentSpec
 
 @dataclass(frozen=True)
 class DensityConfig:
-    """The mixture's sizes: the paper's. Where it emits logarithms of deviations, this adds a positive number to `min_std`."""
+    """The mixture's sizes: the paper's. Where it emits logarithms of deviations, this adds a
+    positive number to `min_std`."""
 
     components: int = 16
     """Gaussians in the mixture"""
@@ -48,7 +49,8 @@ class MixtureDensity(nn.Module):
             nn.Linear(context * size, config.width), nn.GELU(), nn.Linear(config.width, m * (1 + 2 * a))
         )
         with torch.no_grad():  # components start apart, so that they can specialize
-            self.net[2].bias[m : m + m * a].normal_()
+            last: Any = self.net[2]
+            last.bias[m : m + m * a].normal_()
 
     def forward(self, context: Tensor) -> MixtureSameFamily:
         """(..., N, *Z) -> a distribution over blocks (..., A)."""

@@ -79,6 +79,8 @@ class PatchDecoder(nn.Module):
     latent give the readouts the high frequencies that edges need.
     """
 
+    mean: Tensor
+
     def __init__(self, config: DecoderConfig):
         super().__init__()
         c = self.config = config

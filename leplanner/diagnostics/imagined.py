@@ -81,7 +81,7 @@ def imagined_tables(
 
 def deeper_plans(model: LePlanner, problem: PlanProblem, imagine: Imagine, depth: int) -> list[Plan]:
     """As `LePlanner.forward`, for any number of corrections."""
-    C = model.conditioning(problem)
+    C = model.conditioning(problem.context, problem.goal)
     Y = model.initial_plan(C)
     plans: list[Plan] = []
     for k in range(depth + 1):

@@ -25,9 +25,10 @@ class Camera:
         sim.set_state(goal)
         self.goal = sim.render(VIDEO_PX)
         self.target = np.full((VIDEO_PX, VIDEO_PX), task.away is not None)
-        for number in (0, 1) if task.away else ():
-            sim.set_state(task.away(goal, number))
-            self.target &= np.abs(self.goal.astype(int) - sim.render(VIDEO_PX)).max(axis=-1) > VISIBLE
+        if task.away:
+            for number in (0, 1):
+                sim.set_state(task.away(goal, number))
+                self.target &= np.abs(self.goal.astype(int) - sim.render(VIDEO_PX)).max(axis=-1) > VISIBLE
         self.frames: list[np.ndarray] = []
         self.steps: list[int] = []
 
@@ -44,7 +45,8 @@ class Camera:
 
 
 class RecordingPolicy:
-    """A policy, the problems it was given and what it decided: plans are traced when the trial is over, at no cost to it."""
+    """A policy, the problems it was given and what it decided: plans are traced when the
+    trial is over, at no cost to it."""
 
     def __init__(self, policy: Policy):
         self.policy = policy

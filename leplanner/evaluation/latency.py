@@ -32,9 +32,9 @@ class Latency:
 def measure_latency(
     policy: Policy, planner: Planner, problem: PlanProblem, seconds: float = 5.0, least: int = 3
 ) -> Latency:
-    """Every method of a table is measured by this function, in one process, on the same problems: after one decision that
-    warms up, at least so many, more as long as the time lasts. With `least=0` the first decision counts if it alone
-    takes longer than that: a search is warm long before its end."""
+    """Every method of a table is measured by this function, in one process, on the same problems: after one decision
+    that warms up, at least so many, more as long as the time lasts. With `least=0` the first decision counts if it
+    alone takes longer than that: a search is warm long before its end."""
     batch = len(problem.goal)
     remaining_plan = planner.plan(problem).blocks[:, 1:] if isinstance(policy, PlannerPolicy) else None
     request = Request(problem, remaining=50, remaining_plan=remaining_plan, seeds=tuple(range(batch)))
@@ -68,8 +68,8 @@ def _median_and_p95(times: np.ndarray) -> tuple[float, float]:
 def measure_methods(
     names: tuple[str, ...], planner: Planner, baselines: Path | None, budget: int, search: SearchBudget
 ) -> list[Latency]:
-    """On random problems: time does not depend on them. Floors and ceilings decide nothing. A search takes one problem after
-    another, so its batch of 50 is 50 times its batch of 1 and not measured."""
+    """On random problems: time does not depend on them. Floors and ceilings decide nothing. A search takes one problem
+    after another, so its batch of 50 is 50 times its batch of 1 and not measured."""
     timed = []
     inputs = MethodInputs(planner, budget, baselines, search)
     for batch in (1, 50):

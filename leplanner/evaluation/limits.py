@@ -1,5 +1,6 @@
-"""The machine's own limit for a plan: its arithmetic at the speed of one large matrix multiplication, or its weights streamed
-at the speed of a memory copy, whichever takes longer. Weights that stay in a cache may be read faster than that."""
+"""The machine's own limit for a plan: its arithmetic at the speed of one large matrix multiplication, or
+its weights streamed at the speed of a memory copy, whichever takes longer. Weights that stay in a cache
+may be read faster than that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A manifest: trials drawn once from a seed and frozen, with everything a trial needs, so that no dataset is needed later."""
+"""A manifest: trials drawn once from a seed and frozen, with everything a trial needs, so that
+no dataset is needed later."""
 
 from __future__ import annotations
 
@@ -79,13 +80,14 @@ def draw_manifest(
         raise ValueError("Trials need the physical state, but the dataset has no 'state' column.")
     if offset % episodes.steps_per_row:
         raise ValueError(
-            f"The goal offset {offset} is not a multiple of the {episodes.steps_per_row} actions between this dataset's rows."
+            f"The goal offset {offset} is not a multiple of the {episodes.steps_per_row} actions "
+            "between this dataset's rows."
         )
     budget = default_budget(offset) if budget is None else budget
     if budget < offset:
         raise ValueError(
-            f"A budget of {budget} actions is less than the {offset} that the data took to these goals. Ask for a --budget of "
-            f"{offset} or more, or for a shorter --offset."
+            f"A budget of {budget} actions is less than the {offset} that the data took to these goals. Ask for a "
+            f"--budget of {offset} or more, or for a shorter --offset."
         )
     ahead = offset // episodes.steps_per_row
     chosen = np.arange(len(episodes.starts)) if protocol == "official" else split(episodes)[1]
@@ -108,8 +110,8 @@ def draw_manifest(
             sim.close()
     if len(trials) < count:
         raise ValueError(
-            f"{count} trials were requested, but the {len(chosen)} episodes of protocol {protocol!r} hold only {len(trials)} at "
-            f"offset {offset}. Ask for fewer --trials, a shorter --offset, or collect more episodes."
+            f"{count} trials were requested, but the {len(chosen)} episodes of protocol {protocol!r} hold only "
+            f"{len(trials)} at offset {offset}. Ask for fewer --trials, a shorter --offset, or collect more episodes."
         )
     return Manifest(task.name, protocol, offset, budget, seed, episodes.digest, tuple(trials))
 

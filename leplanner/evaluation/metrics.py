@@ -17,8 +17,8 @@ HEADLINE = "any"  # the metric of paired differences: the published convention
 
 @dataclass(frozen=True)
 class Metric:
-    """`rate`: true or false, shown as a percentage with its interval. `value`: a number, shown as its median. None where the task
-    does not say."""
+    """`rate`: true or false, shown as a percentage with its interval. `value`: a number, shown as its median. None
+    where the task does not say."""
 
     name: str
     title: str
@@ -30,7 +30,8 @@ METRICS: Registry[Metric] = Registry("metric", "leplanner.metrics")
 
 
 def score_states(task: Task, states: np.ndarray, goal: np.ndarray) -> dict[str, Any]:
-    """The outcome of a trial: states (T+1, S), the start and one after each action. The start itself never counts as success."""
+    """The outcome of a trial: states (T+1, S), the start and one after each action. The start
+    itself never counts as success."""
     return {metric.name: metric.compute(task, states, goal) for metric in METRICS.values()}
 
 

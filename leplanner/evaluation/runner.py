@@ -288,7 +288,8 @@ def read_rows(path: Path) -> list[TrialRow]:
 def _readable_rows(
     path: Path, identity: dict[str, Any], weights: dict[str, str], drop: Collection[_Job]
 ) -> list[TrialRow]:
-    """What an earlier run left: a half-written last line and rows of trials that raised or must run again are dropped."""
+    """What an earlier run left: a half-written last line and rows of trials that raised or
+    must run again are dropped."""
     if not path.exists():
         return []
     text = path.read_text()
@@ -308,8 +309,8 @@ def _readable_rows(
         actual = {name: getattr(row, name) for name in expected}
         if actual != expected:
             raise ValueError(
-                f"{path} holds rows of {row.method} with another manifest, seed, setting or other weights ({actual}; now {expected}). "
-                "Choose another --out."
+                f"{path} holds rows of {row.method} with another manifest, seed, setting or other weights ({actual}; "
+                f"now {expected}). Choose another --out."
             )
     good = [row for row in rows if row.error is None and _job(row) not in drop]
     if len(good) < len(lines) or not text.endswith("\n"):

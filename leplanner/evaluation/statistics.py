@@ -59,7 +59,8 @@ def paired_difference(ours: Array, reference: Array, seed: int = 0, draws: int =
 
 
 def bootstrap_interval(values: Array, seed: int = 0, draws: int = 10_000, level: float = 0.95) -> tuple[float, float]:
-    """Percentile interval of the mean, resampling trials. Values here are few and discrete, so counts are drawn at once."""
+    """Percentile interval of the mean, resampling trials. Values here are few and discrete,
+    so counts are drawn at once."""
     kinds, counts = np.unique(values, return_counts=True)
     sampled = np.random.default_rng(seed).multinomial(len(values), counts / len(values), size=draws)
     means = sampled @ kinds / len(values)

@@ -1,4 +1,5 @@
-"""Videos of trials: frames drawn for people, apart from those that a method sees, and the traces of the plans meanwhile."""
+"""Videos of trials: frames drawn for people, apart from those that a method sees, and the
+traces of the plans meanwhile."""
 
 from __future__ import annotations
 
@@ -60,5 +61,6 @@ def load_video(path: Path) -> Video:
         return Video(**parts, trace=PlanTraceLog(**trace))
     except (KeyError, TypeError) as error:
         raise ValueError(
-            f"{path} is a video of another version of leplanner ({error}). Delete the folder and evaluate with --videos again."
+            f"{path} is a video of another version of leplanner ({error}). Delete the folder and "
+            "evaluate with --videos again."
         ) from error

@@ -1,4 +1,5 @@
-"""Where independent jobs run. Whatever does many of one thing spreads them through an executor, and through nothing else."""
+"""Where independent jobs run. Whatever does many of one thing spreads them through an
+executor, and through nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Runs jobs on several processes and yields each result as it is ready; what is finished is never lost with the rest."""
+"""Runs jobs on several processes and yields each result as it is ready; what is finished is
+never lost with the rest."""
 
 from __future__ import annotations
 
@@ -41,8 +42,9 @@ class Processes:
                         yield future.result()
             except BrokenProcessPool as error:
                 raise ValueError(
-                    f"A worker process died; {count} ran at once, so lack of memory is likely. What is finished is kept: run the same "
-                    "command with fewer --workers. (A script of your own must guard its start: if __name__ == '__main__'.)"
+                    f"A worker process died; {count} ran at once, so lack of memory is likely. What is finished "
+                    "is kept: run the same command with fewer --workers. (A script of your own must guard its "
+                    "start: if __name__ == '__main__'.)"
                 ) from error
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)

@@ -43,7 +43,8 @@ class Variant:
     planner: dict[str, Any] = field(default_factory=dict)
 
     def apply(self, shape: PlannerConfig, config: PlannerTrainConfig) -> tuple[PlannerConfig, PlannerTrainConfig]:
-        """What the paper compares: no variant sees the reference trajectory, which would hide what its objective does by itself."""
+        """What the paper compares: no variant sees the reference trajectory, which would hide what
+        its objective does by itself."""
         return replace(shape, **self.planner), changed(config, **{"tracking_weight": 0.0, **self.training})
 
     @property

@@ -20,8 +20,8 @@ CARD = "README.md"
 
 
 def make_bundle(planner: Path, evaluation: Path, data: Path, making: Making, out: Path) -> Path:
-    """From a trained planner's folder and the folder of its evaluation. Files of an earlier bundle are replaced one by one, the
-    config last; whatever else the folder holds stays."""
+    """From a trained planner's folder and the folder of its evaluation. Files of an earlier bundle are replaced one by
+    one, the config last; whatever else the folder holds stays."""
     trained = load_bundle(planner)
     summary = read_json(evaluation / "summary.json")
     measured = {method["weights"] for method in summary["methods"] if method["method"] in methods_of("ours")}
@@ -65,7 +65,8 @@ def _write_card(out: Path, text: str) -> None:
 
 
 def _easy_trials(earlier: Path, spec: WorldSpec, data: Path) -> Manifest:
-    """Drawing them tries the no-op policy in the simulator, so an earlier bundle's are kept if they are of the same data."""
+    """Drawing them tries the no-op policy in the simulator, so an earlier bundle's are kept
+    if they are of the same data."""
     task = get_task(spec.task)
     expected = (task.name, EASY.protocol, EASY.offset, EASY.budget, EASY.seed)
     if (earlier / "easy.json").exists():

@@ -72,8 +72,9 @@ def find_manifest(
         manifest = load_manifest(bundle / "manifest.json")
         if manifest.setting != expected or len(manifest.trials) < draw.trials:
             raise ValueError(
-                f"{draw.trials} trials of {expected} were requested. There is no dataset at {data} to draw them from, and {bundle} "
-                f"brings {len(manifest.trials)} of {manifest.setting}. Ask for those, or collect: leplanner collect {task.name}"
+                f"{draw.trials} trials of {expected} were requested. There is no dataset at {data} to draw them from, "
+                f"and {bundle} brings {len(manifest.trials)} of {manifest.setting}. Ask for those, or collect: "
+                f"leplanner collect {task.name}"
             )
     else:
         manifest = new_manifest(task, data, spec, draw)

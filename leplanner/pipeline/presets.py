@@ -1,8 +1,9 @@
-"""Scale x recipe x family: what to collect, how large world and planner are, and how they are trained. All of it data, made by
-functions; a task may adjust each of them.
+"""Scale x recipe x family: what to collect, how large world and planner are, and how they are trained. All of it data,
+made by functions; a task may adjust each of them.
 
 Scale is size: `paper` (LeWM as released, wants a GPU), `compact` (two CPU cores, from nothing), `tiny` (tests).
-Recipe is how it is trained: `paper` (the paper's method and nothing else), `best` (whatever helps; the model card names it).
+Recipe is how it is trained: `paper` (the paper's method and nothing else), `best` (whatever
+helps; the model card names it).
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class Preset:
 
     @property
     def on_policy_training(self) -> PlannerTrainConfig:
-        """Of a planner that goes on from the one that collected: goals at all distances, and recovery problems. At a lower peak
-        rate, since the first one's undoes what was learned, and less bound to the reference trajectory."""
+        """Of a planner that goes on from the one that collected: goals at all distances, and recovery problems. At a
+        lower peak rate, since the first one's undoes what was learned, and less bound to the reference trajectory."""
         if not self.on_policy.rounds:
             return self.training
         return changed(
@@ -188,8 +189,8 @@ def _tiny_scale(task: Task, recipe: str, family: str) -> Preset:
 
 
 def _assembled(task: Task, preset: Preset) -> Preset:
-    """What the task changes in the scale, the recipe, what the task changes in that, and the family's network last: its frames
-    are as large as those that are collected."""
+    """What the task changes in the scale, the recipe, what the task changes in that, and the family's network last: its
+    frames are as large as those that are collected."""
     for adjust in (task.scales.get(preset.scale), RECIPES[preset.recipe], task.recipes.get(preset.recipe)):
         preset = adjust(preset) if adjust else preset
     network = FAMILIES.get(preset.family).network(preset.scale, preset.block * task.action_dim, preset.collect.size)

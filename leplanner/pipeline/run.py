@@ -220,7 +220,8 @@ def _measured(
         )
         if evaluated.raised:
             raise ValueError(
-                f"{len(evaluated.raised)} trials raised an error ({evaluated.raised[0].error}); run the same command to try them again."
+                f"{len(evaluated.raised)} trials raised an error ({evaluated.raised[0].error}); run the "
+                "same command to try them again."
             )
         return Made(paths.measured, f"manifest {evaluated.manifest.digest[:12]}")
 
@@ -253,8 +254,8 @@ def _rounds(preset: Preset, paths: RunPaths, options: RunOptions, data: Path) ->
 def _check(task: Task, preset: Preset, paths: RunPaths, options: RunOptions) -> None:
     if options.world is not None and options.data is None:
         raise ValueError(
-            "--world needs --data: a released world comes without the statistics of the actions it was trained on. Give the "
-            "dataset of that training."
+            "--world needs --data: a released world comes without the statistics of the actions it was trained on. "
+            "Give the dataset of that training."
         )
     folders, _ = _rounds(preset, paths, options, paths.data)
     if len(folders) > 1 and options.data is not None:
@@ -263,27 +264,28 @@ def _check(task: Task, preset: Preset, paths: RunPaths, options: RunOptions) -> 
         _check_unmade(earlier, folder)
     if options.trials < 1 or options.search_trials < 0:
         raise ValueError(
-            f"--trials must be at least 1 and --search-trials at least 0 (no CEM); got {options.trials} and {options.search_trials}."
+            f"--trials must be at least 1 and --search-trials at least 0 (no CEM); got {options.trials} "
+            f"and {options.search_trials}."
         )
     check_installed()
     if options.data is not None and open_episodes(options.data, task, in_memory=False).states is None:
         raise ValueError(
-            f"{options.data} has no physical states, from which trials are set up: it can train a planner (leplanner train), but a run "
-            "ends with an evaluation. Give a dataset with a 'state' column."
+            f"{options.data} has no physical states, from which trials are set up: it can train a planner (leplanner "
+            "train), but a run ends with an evaluation. Give a dataset with a 'state' column."
         )
 
 
 def _check_unmade(earlier: RunPaths, folder: RunPaths) -> None:
-    """What is made of on-policy data cannot be there before them, nor they before the planner that collected them: it would be
-    refused, but only after an hour."""
+    """What is made of on-policy data cannot be there before them, nor they before the planner that collected them: it
+    would be refused, but only after an hour."""
     outputs = [folder.on_policy_data, folder.latents, folder.finetuned, folder.density, folder.planner]
     needed = [earlier.planner / "config.json", folder.on_policy_data]
     for missing, of_it in ((needed[0], outputs), (needed[1], outputs[1:])):
         present = [str(path) for path in of_it if path.exists()]
         if present and not missing.exists():
             raise ValueError(
-                f"{', '.join(present)} {'is' if len(present) == 1 else 'are'} of another run: this one makes them last, from {missing}, which "
-                "is not there yet. Choose another --out, or move them away."
+                f"{', '.join(present)} {'is' if len(present) == 1 else 'are'} of another run: this one makes them "
+                f"last, from {missing}, which is not there yet. Choose another --out, or move them away."
             )
 
 

@@ -1,4 +1,5 @@
-"""A stage turns artifacts into an artifact. A run is a list of stages; each skips what is there and resumes what was begun."""
+"""A stage turns artifacts into an artifact. A run is a list of stages; each skips what is there
+and resumes what was begun."""
 
 from __future__ import annotations
 

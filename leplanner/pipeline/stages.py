@@ -1,4 +1,5 @@
-"""Every stage as one function from artifacts to an artifact, with progress. The verbs and whole runs call the same ones."""
+"""Every stage as one function from artifacts to an artifact, with progress. The verbs and
+whole runs call the same ones."""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ def collect_data(
     executor: Executor | None = None,
     show: Show = silent,
 ) -> Made:
-    """With the task's behavior policy; or with a planner (`policy`, a bundle), whose episodes are added to those of `onto`."""
+    """With the task's behavior policy; or with a planner (`policy`, a bundle), whose episodes
+    are added to those of `onto`."""
     if (policy is None) != (onto is None):
         raise ValueError("A planner's episodes start from rows of a dataset, and are added to it: give both.")
     collector = OnPolicyCollector(str(find_bundle(policy)), onto) if policy is not None and onto is not None else None
@@ -98,7 +100,8 @@ def make_world(
 def import_world(
     source: str, task: Task, family: str, out: Path, statistics: tuple[tuple[float, ...], tuple[float, ...]] | Path
 ) -> Made:
-    """A released checkpoint. `statistics`: mean and deviation of the actions it was trained on, or the dataset they are of."""
+    """A released checkpoint. `statistics`: mean and deviation of the actions it was trained on,
+    or the dataset they are of."""
     load = FAMILIES.get(family).import_release
     if load is None:
         raise ValueError(f"The family {family!r} does not say how its released checkpoints are read.")
@@ -114,11 +117,12 @@ def import_world(
         )
     if is_whole(out):
         config = read_json(out / "config.json")
-        actual = (config["training"].get("source"), config["provenance"]["inputs"].get("data"))
-        if actual != (str(source), inputs.get("data")):
+        known = config["spec"]["actions"]
+        actual = (config["training"].get("source"), (tuple(known["mean"]), tuple(known["std"])))
+        if actual != (str(source), (mean, std)):
             raise ValueError(
-                f"{out} already holds another world: of {actual}, requested {(source, inputs.get('data'))}. Choose another --out, or "
-                "delete it."
+                f"{out} already holds another world: of {actual}, requested {(source, (mean, std))}. Choose "
+                "another --out, or delete it."
             )
         return Made(out, "imported before")
 

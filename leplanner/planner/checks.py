@@ -1,4 +1,5 @@
-"""Contracts that a world model of your own, or a planner, must keep. Each check raises a ValueError that says what broke."""
+"""Contracts that a world model of your own, or a planner, must keep. Each check raises a
+ValueError that says what broke."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ of a transformer computes the plan's tokens only: nobody reads the others.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,6 +23,9 @@ from .model import Block, LePlanner, Transformer
 
 class FastPlanner:
     """Called like the model it speeds up, whose parameters it uses and trains."""
+
+    _draft: Callable[..., Any]
+    _revise: Callable[..., Any]
 
     def __init__(self, model: LePlanner, compiled: bool = True, options: dict[str, Any] | None = None):
         self.model = model
@@ -44,7 +48,7 @@ class FastPlanner:
 
     def _draft_region(self, context: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         model = self.model
-        C = model.conditioning(PlanProblem(context, context, goal))
+        C = model.conditioning(context, goal)
         Q = model.plan_query
         tokens = F.linear(Q, model.refine_in.weight[:, : Q.shape[-1]], model.refine_in.bias)  # the rest meets zeros
         Y = _transform(model.refine, tokens.expand(len(C), -1, -1), C)
@@ -88,9 +92,10 @@ def fast_dynamics(dynamics: Dynamics, compiled: bool = True, options: dict[str, 
 
 def _transform(transformer: Transformer, tokens: Tensor, C: Tensor) -> Tensor:
     x = torch.cat([C, tokens], dim=1)
-    for block in transformer.blocks[:-1]:
+    blocks: Any = transformer.blocks
+    for block in blocks[:-1]:
         x = _block(block, x, x.shape[1])
-    return _block(transformer.blocks[-1], x, tokens.shape[1])
+    return _block(blocks[-1], x, tokens.shape[1])
 
 
 def _block(block: Block, x: Tensor, keep: int) -> Tensor:

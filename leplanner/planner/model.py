@@ -42,6 +42,9 @@ class PlannerConfig:
 
 
 class LePlanner(nn.Module):
+    action_center: Tensor
+    action_scale: Tensor
+
     def __init__(self, config: PlannerConfig, latent: LatentSpec, context: int, actions: ActionSpec):
         super().__init__()
         self.config, self.latent, self.context, self.actions = config, latent, context, actions
@@ -65,7 +68,7 @@ class LePlanner(nn.Module):
 
     def forward(self, problem: PlanProblem, imagine: Imagine) -> tuple[Plan, ...]:
         """The draft and its K corrections; each rolls H blocks through the world model."""
-        C = self.conditioning(problem)
+        C = self.conditioning(problem.context, problem.goal)
         Y = self.initial_plan(C)
         plans: list[Plan] = []
         for k in range(self.config.refinements + 1):
@@ -77,11 +80,11 @@ class LePlanner(nn.Module):
                 Y = Y + self.eta[k].sigmoid() * self.correction(Y, R, C)
         return tuple(plans)
 
-    def conditioning(self, problem: PlanProblem) -> Float[Tensor, "B N+1 W"]:
+    def conditioning(self, context: Float[Tensor, "B N *Z"], goal: Float[Tensor, "B *Z"]) -> Float[Tensor, "B N+1 W"]:
         """One token a context latent, and the goal's."""
-        context = self.project(self.read(problem.context)) + self.context_position
-        goal = self.project(self.read(problem.goal)) + self.goal_token
-        return torch.cat([context, goal.unsqueeze(1)], dim=1)
+        frames = self.project(self.read(context)) + self.context_position
+        target = self.project(self.read(goal)) + self.goal_token
+        return torch.cat([frames, target.unsqueeze(1)], dim=1)
 
     def initial_plan(self, C: Float[Tensor, "B N+1 W"]) -> Float[Tensor, "B H W"]:
         """Y0 = G([Q; 0]): no consequences are known yet."""

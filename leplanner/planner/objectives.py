@@ -1,5 +1,5 @@
-"""What a plan is rewarded for: functions of imagined distances, density scores and reference trajectories, never of the data's
-actions. An objective and every further term of the loss are registered by name."""
+"""What a plan is rewarded for: functions of imagined distances, density scores and reference trajectories, never of the
+data's actions. An objective and every further term of the loss are registered by name."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class LossInputs:
 
 @dataclass(frozen=True)
 class LossTerm:
-    """Added to the objective with the weight that the training configuration has for it: its field NAME_weight, or its entry in
-    `extra_terms`. A term may return None where it does not apply."""
+    """Added to the objective with the weight that the training configuration has for it: its field NAME_weight, or its
+    entry in `extra_terms`. A term may return None where it does not apply."""
 
     name: str
     loss: Callable[[LossInputs], Tensor | None]
@@ -91,8 +91,8 @@ def tracking_loss(
 ) -> Float[Tensor, "B"]:
     """Mean distance, before q, to the reference trajectory.
 
-    Latents that the data passed through, never its actions: where a goal lies behind a detour, imagined distance to the goal
-    alone gives no gradient that leads around. Zero for q = 1, and where no reference is known.
+    Latents that the data passed through, never its actions: where a goal lies behind a detour, imagined distance to the
+    goal alone gives no gradient that leads around. Zero for q = 1, and where no reference is known.
     """
     before = (torch.arange(1, apart.shape[1] + 1, device=apart.device) < offset.unsqueeze(1)) & known.unsqueeze(1)
     return (apart * before).sum(dim=1) / (offset - 1).clamp(min=1)

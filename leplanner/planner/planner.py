@@ -39,8 +39,8 @@ class Planner:
         """`engine`: auto, eager, compiled or onnx; made when the first plan is asked for."""
         if dynamics.latent != model.latent:
             raise ValueError(
-                f"The world's latents have the shape {dynamics.latent.shape}, the planner's {model.latent.shape}: they were not made "
-                "for each other."
+                f"The world's latents have the shape {dynamics.latent.shape}, the planner's {model.latent.shape}: they "
+                "were not made for each other."
             )
         if isinstance(dynamics, World):
             _check_fit(dynamics.spec, model)
@@ -105,8 +105,8 @@ class Planner:
         expected = (len(problem), self.model.config.horizon, self.model.actions.block_dim)
         if tuple(blocks.shape) != expected:
             raise ValueError(
-                f"Blocks to imagine must have shape {expected}; got {tuple(blocks.shape)}. Standardized blocks are needed, as many "
-                "as a plan has: lengthen what remains of one with the end of another."
+                f"Blocks to imagine must have shape {expected}; got {tuple(blocks.shape)}. Standardized blocks are "
+                "needed, as many as a plan has: lengthen what remains of one with the end of another."
             )
         return self._engine().imagine(problem, blocks)
 

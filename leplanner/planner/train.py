@@ -37,7 +37,8 @@ Forward = Callable[..., tuple[Plan, ...]]  # (problem, imagine): the model, or i
 
 @dataclass(frozen=True)
 class PlannerTrainConfig:
-    """How the planner is trained. Without a preset: the paper's values for PushT, Reacher and Cube, and nothing else."""
+    """How the planner is trained. Without a preset: the paper's values for PushT, Reacher and
+    Cube, and nothing else."""
 
     optim: OptimConfig = field(
         default_factory=lambda: OptimConfig(steps=20_000, batch=128, learning_rate=3e-4, weight_decay=1e-4, warmup=0.05)
@@ -53,7 +54,8 @@ class PlannerTrainConfig:
     tracking_weight: float = 0.0
     """of following the reference trajectory before arrival; no action is imitated; not in the paper"""
     smooth_weight: float = 0.0
-    """of changes from one action to the next, which a world that sees only ends of blocks cannot judge; not in the paper"""
+    """of changes from one action to the next, which a world that sees only ends of blocks
+    cannot judge; not in the paper"""
     extra_terms: dict[str, float] = field(default_factory=dict)
     """weights of further registered loss terms, by name"""
     perturb_prob: float = 0.0
@@ -69,14 +71,16 @@ class PlannerTrainConfig:
     pad_prob: float = 0.25
     """probability of a context cut short as at an episode's start"""
     engine: str = "auto"
-    """of a training step: auto, plain, or compiled (faster; needs a C++ compiler, and minutes to compile the first time)"""
+    """of a training step: auto, plain, or compiled (faster; needs a C++ compiler, and minutes
+    to compile the first time)"""
 
     def weight(self, term: str) -> float:
         return getattr(self, f"{term}_weight", self.extra_terms.get(term, 0.0))
 
 
 def pick_step_engine(requested: str, device: torch.device) -> str:
-    """Compiling pays where a compiler is: a C++ one with Python's headers for the CPU; for CUDA, Triton comes with torch."""
+    """Compiling pays where a compiler is: a C++ one with Python's headers for the CPU; for
+    CUDA, Triton comes with torch."""
     if requested not in STEP_ENGINES:
         raise ValueError(f"engine must be one of {', '.join(STEP_ENGINES)}; got {requested!r}.")
     if requested != "auto":
@@ -171,8 +175,8 @@ def train_planner(
     stop_after: int | None = None,
     init: Planner | None = None,
 ) -> Planner:
-    """Train to `out`, or continue the run that `out` holds; ends as a bundle with the best held-out weights. `init`: a planner
-    whose weights to begin with, of a world with the same encoder."""
+    """Train to `out`, or continue the run that `out` holds; ends as a bundle with the best held-out weights. `init`: a
+    planner whose weights to begin with, of a world with the same encoder."""
     keep_freed_memory()
     runtime = runtime or Runtime()
     check_density(density, world, config)
@@ -212,14 +216,16 @@ def train_planner(
         ended = read_json(out / "config.json")["training"]["config"]["init_average"]
         if ended != config.init_average:
             raise ValueError(
-                f"{out} holds this run's planner, ended with init_average {ended}; {config.init_average} was requested. To end it "
-                f"anew from its last checkpoint delete {out / 'config.json'}, or choose another --out."
+                f"{out} holds this run's planner, ended with init_average {ended}; "
+                f"{config.init_average} was requested. To end it anew from its last checkpoint delete "
+                f"{out / 'config.json'}, or choose another --out."
             )
         return load_bundle(out)
     planner = Planner(world, model, density)
     if state.finished:
         averaged = init is not None and config.init_average > 0
         if averaged:
+            assert init is not None
             begun = init.model.to(device).state_dict()
             model.load_state_dict(
                 {name: torch.lerp(end, begun[name], config.init_average) for name, end in model.state_dict().items()}
@@ -238,8 +244,8 @@ def train_planner(
 def perturb_starts(
     sample: Sample, taken: Tensor, dynamics: Dynamics, steps: int, prob: float, generator: torch.Generator
 ) -> Sample:
-    """Some of the problems begin elsewhere: the data's next block, pushed aside by a random constant, is imagined first. A
-    controller in closed loop is never quite where the data was, and must find back."""
+    """Some of the problems begin elsewhere: the data's next block, pushed aside by a random constant, is imagined
+    first. A controller in closed loop is never quite where the data was, and must find back."""
     batch = len(taken)
     size = taken.shape[1] // steps
     aside = torch.randn(batch, size, generator=generator) * torch.rand(batch, 1, generator=generator)
@@ -262,8 +268,8 @@ def check_density(density: Density | None, world: World, config: PlannerTrainCon
     if density is None:
         if config.support_weight:
             raise ValueError(
-                f"The support penalty (weight {config.support_weight}) needs a density. Fit one (leplanner density TASK), or set "
-                "--support-weight 0."
+                f"The support penalty (weight {config.support_weight}) needs a density. Fit one (leplanner density "
+                "TASK), or set --support-weight 0."
             )
         return
     spec, model = world.spec, density.model
@@ -285,8 +291,8 @@ def check_density(density: Density | None, world: World, config: PlannerTrainCon
 def _check_init(init: Planner, world: World, model: LePlanner) -> None:
     if init.world.encoder_digest != world.encoder_digest:
         raise ValueError(
-            f"The planner to start from reads another encoder's latents ({init.world.encoder_digest[:12]}, this world's is "
-            f"{world.encoder_digest[:12]}). Start from one of this encoder, or from nothing."
+            f"The planner to start from reads another encoder's latents ({init.world.encoder_digest[:12]}, this "
+            f"world's is {world.encoder_digest[:12]}). Start from one of this encoder, or from nothing."
         )
     if (init.model.config, init.model.actions) != (model.config, model.actions):
         raise ValueError(

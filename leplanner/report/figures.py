@@ -16,7 +16,7 @@ from .tables import Evaluation, MethodRow, metric_title
 COLUMN_IN = 3.4
 HELD = "held"  # the metric that is drawn beside the headline
 MARKERS = "osD^v"
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 8,
     "axes.titlesize": 8,
     "figure.titlesize": 8,

@@ -130,16 +130,17 @@ def diagnosis_tables(imagined: ImaginedTables, executed: ClosedLoopTables | None
     beside = imagined.beside_the_data
     lines = [
         "mean |action| by block, standardized: " + " ".join(f"{value:.3f}" for value in imagined.magnitudes),
-        f"first block beside the data's: cosine {beside.cosine_mean:.3f} (median {beside.cosine_median:.3f}), differs by "
-        f"{beside.difference:.3f} of {beside.magnitude:.3f}; nearer the goal than after the data's block: our plan in "
-        f"{beside.plan_nearer:.1%}, our first block in {beside.our_block_nearer:.1%}",
+        f"first block beside the data's: cosine {beside.cosine_mean:.3f} (median {beside.cosine_median:.3f}), differs "
+        f"by {beside.difference:.3f} of {beside.magnitude:.3f}; nearer the goal than after the data's block: our plan "
+        f"in {beside.plan_nearer:.1%}, our first block in {beside.our_block_nearer:.1%}",
     ]
     if imagined.off_support is not None:
         lines.append(f"blocks that the data does not support: {imagined.off_support:.1%}")
     if executed is not None:
         fit = executed.fit
         settles = (
-            f"settles at {fit.fixed_point:.4f} ({fit.low:.4f} to {fit.high:.4f} in the {fit.settled:.0%} of resamples that settle)"
+            f"settles at {fit.fixed_point:.4f} ({fit.low:.4f} to {fit.high:.4f} in the "
+            f"{fit.settled:.0%} of resamples that settle)"
             if fit.fixed_point is not None and fit.low is not None
             else "does not settle"
         )

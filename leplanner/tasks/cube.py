@@ -67,8 +67,8 @@ def hand(state: Array) -> Array:
 
 
 def probe(state: Array) -> Array:
-    """Cube, hand and fingers: whether a grasp will hold is decided by a centimetre between them, and by how the hand is turned
-    to the cube. A cube looks the same after a quarter turn, a hand of two fingers after half a turn."""
+    """Cube, hand and fingers: whether a grasp will hold is decided by a centimetre between them, and by how the hand is
+    turned to the cube. A cube looks the same after a quarter turn, a hand of two fingers after half a turn."""
     closed = np.clip(state[..., FINGERS, None] / CLOSED_RAD, 0.0, 1.0)
     place, turned = _hand_pose(state)
     edge = Rotation.from_quat(state[..., TURN].reshape(-1, 4)).apply([1.0, 0.0, 0.0])
@@ -80,9 +80,9 @@ def probe(state: Array) -> Array:
 class RestlessOracle:
     """OGBench's scripted oracle; when it has placed the cube, it gets a new target, so that cubes keep moving.
 
-    Now and then it misses: it closes the gripper beside the cube, or above it in the air, and carries nothing for a while;
-    and its hand slips: for a few steps it is closed or opened wherever it is. A world that never saw that imagines that
-    cubes follow whatever the gripper does.
+    Now and then it misses: it closes the gripper beside the cube, or above it in the air, and carries nothing for a
+    while; and its hand slips: for a few steps it is closed or opened wherever it is. A world that never saw that
+    imagines that cubes follow whatever the gripper does.
 
     The oracle draws from numpy's global generator; what it drew is overwritten from ours, which makes
     an episode a function of its seed.
@@ -119,7 +119,8 @@ class RestlessOracle:
         self.closing, self.carrying = 4, int(self.rng.integers(10, 26))  # steps of a miss, where it began to close
 
     def _seen(self, info: dict[str, Any]) -> dict[str, Any]:
-        """What the oracle is told: the truth, or while it misses a cube beside the real one, then one in its empty hand."""
+        """What the oracle is told: the truth, or while it misses a cube beside the real one,
+        then one in its empty hand."""
         if not self.missing:
             return info
         hand, cube = info["proprio/effector_pos"], info["privileged/block_0_pos"] + self.beside

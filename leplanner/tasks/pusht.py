@@ -64,9 +64,10 @@ class Pusher:
     """Picks a side of the block, walks round to it, pushes through, pauses now and then, and picks again.
 
     Pushes aim off-center, so the block turns as well as slides; they lead back to the middle when the
-    block nears an edge, and start from the agent's own side more often than not, as people do. Some are mere nudges, and in
-    half of its pauses the agent fidgets where it is, mostly beside the block: a world that saw steady pushes alone imagines
-    that the block obeys any twitch of the disc. Speed, noise and restfulness differ from episode to episode.
+    block nears an edge, and start from the agent's own side more often than not, as people do. Some are mere
+    nudges, and in half of its pauses the agent fidgets where it is, mostly beside the block: a world that saw
+    steady pushes alone imagines that the block obeys any twitch of the disc. Speed, noise and restfulness
+    differ from episode to episode.
     """
 
     def __init__(self, sim: Simulator, rng: np.random.Generator):
@@ -142,7 +143,8 @@ def walk(agent: Array, center: Array, goal: Array, stride_px: float) -> Array:
 
 
 class Corrector:
-    """Goes round the block, pushes it a little towards where it came from, and goes back there, fast enough for a plan's length.
+    """Goes round the block, pushes it a little towards where it came from, and goes back there,
+    fast enough for a plan's length.
 
     That is what a missed goal asks for, and what a pusher that pushes on hardly ever does.
     """
@@ -215,8 +217,8 @@ def _compact(preset: Any) -> Any:
 
 
 def _best(preset: Any) -> Any:
-    """Contact: far goals come early, guided by the reference trajectory. In bf16 where that is faster: distances are hundredths
-    here, not thousandths."""
+    """Contact: far goals come early, guided by the reference trajectory. In bf16 where that is faster: distances are
+    hundredths here, not thousandths."""
     training = changed(
         preset.training,
         curriculum="0:2,0.1:3,0.25:5",

@@ -27,13 +27,13 @@ class CubeSimulator:
         import mujoco
 
         env = self.env
-        mujoco.mj_resetData(env.model, env.data)
+        mujoco.mj_resetData(env.model, env.data)  # pyright: ignore[reportAttributeAccessIssue]
         env.np_random = rng
         self._vary("cube", "start_position", rng.uniform(*env._object_sampling_bounds)[None])
         self._vary("cube", "start_yaw", rng.uniform(0.0, 2 * np.pi, size=1))
         self._vary("agent", "ee_start_position", rng.uniform(*env._arm_sampling_bounds))
         env.initialize_episode()
-        mujoco.mj_forward(env.model, env.data)
+        mujoco.mj_forward(env.model, env.data)  # pyright: ignore[reportAttributeAccessIssue]
 
     def _vary(self, group: str, name: str, value: Array) -> None:
         self.env.variation_space[group][name].set_value(value)
@@ -62,7 +62,7 @@ class CubeSimulator:
         import mujoco
 
         env, state = self.env, np.asarray(state, dtype=np.float64)
-        mujoco.mj_resetData(env.model, env.data)
+        mujoco.mj_resetData(env.model, env.data)  # pyright: ignore[reportAttributeAccessIssue]
         env.set_state(state[: env.model.nq], state[env.model.nq :])
         env.pre_step()
         env.post_step()
@@ -73,7 +73,7 @@ class CubeSimulator:
         import mujoco
 
         self.env.step(action)
-        mujoco.mj_kinematics(self.env.model, self.env.data)
+        mujoco.mj_kinematics(self.env.model, self.env.data)  # pyright: ignore[reportAttributeAccessIssue]
 
     def render(self, size: int) -> Array:
         return self.camera.render(size)

@@ -66,7 +66,7 @@ class MujocoCamera:
                 raise rendering_failed(error) from error
         renderer = self.renderers[drawn]
         renderer.update_scene(self.data, camera=self.camera)
-        renderer.scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = self.visuals.shadows
+        renderer.scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = self.visuals.shadows  # pyright: ignore[reportAttributeAccessIssue]
         return shrink(renderer.render(), size)
 
     def close(self) -> None:
@@ -76,8 +76,8 @@ class MujocoCamera:
 
 
 def merge_vertices(model: Any, cell_m: float) -> None:
-    """Draw each mesh with one vertex a cell, without the triangles that vanish by that. Contacts are computed from vertices
-    and hulls, which stay as they are."""
+    """Draw each mesh with one vertex a cell, without the triangles that vanish by that. Contacts are computed from
+    vertices and hulls, which stay as they are."""
     for mesh in range(model.nmesh):
         vertices = model.mesh_vertadr[mesh] + np.arange(model.mesh_vertnum[mesh])
         first = model.mesh_faceadr[mesh]

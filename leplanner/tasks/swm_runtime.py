@@ -1,4 +1,5 @@
-"""Imports stable-worldmodel safely: headless GL chosen first, torchvision's missing operators declared, warnings kept out."""
+"""Imports stable-worldmodel safely: headless GL chosen first, torchvision's missing operators
+declared, warnings kept out."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def import_swm(module: str = "stable_worldmodel") -> ModuleType:
             ) from error
 
 
-def make_env(env_id: str, **options: object):
+def make_env(env_id: str, **options: Any):
     """The bare environment, without gymnasium's wrappers: the runner decides when an episode ends."""
     import_swm("stable_worldmodel.envs")
     import gymnasium

@@ -1,4 +1,5 @@
-"""Where training metrics go: always to metrics.jsonl, and to whatever else was requested. Resumed runs continue their curves."""
+"""Where training metrics go: always to metrics.jsonl, and to whatever else was requested. Resumed
+runs continue their curves."""
 
 from __future__ import annotations
 
@@ -142,7 +143,8 @@ class Loggers:
             except ImportError as error:
                 self.close()
                 raise ImportError(
-                    f"--log {kind.name} needs a package that is not installed ({error}). Install it with: pip install {kind.name}"
+                    f"--log {kind.name} needs a package that is not installed ({error}). Install it "
+                    f"with: pip install {kind.name}"
                 ) from error
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:

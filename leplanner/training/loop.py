@@ -45,7 +45,8 @@ def no_progress(progress: TrainProgress) -> None:
 
 
 class TrainState:
-    """What changes in training: weights, optimizers, schedules, the best weights so far; one step, and the checkpoint."""
+    """What changes in training: weights, optimizers, schedules, the best weights so far; one
+    step, and the checkpoint."""
 
     def __init__(self, module: nn.Module, config: OptimConfig, runtime: Runtime, run: str):
         self.device = runtime.torch_device
@@ -75,8 +76,8 @@ class TrainState:
         metrics: Metrics = {name: value.item() for name, value in terms.items()} | {"gradient_norm": norm.item()}
         if not np.isfinite(metrics["gradient_norm"]) or not np.isfinite(metrics["loss"]):
             raise FloatingPointError(
-                f"The loss or its gradient is not finite at step {self.done} (loss {metrics['loss']}). The last checkpoint "
-                "is intact. Lower --learning-rate, or set --precision fp32."
+                f"The loss or its gradient is not finite at step {self.done} (loss {metrics['loss']}). The last "
+                "checkpoint is intact. Lower --learning-rate, or set --precision fp32."
             )
         metrics["lr"] = self.schedules[0].get_last_lr()[0]
         for optimizer, schedule in zip(self.optimizers, self.schedules, strict=True):
@@ -106,8 +107,8 @@ class TrainState:
         checkpoint = torch.load(path, weights_only=True, map_location=self.device)
         if checkpoint["run"] != self.run or "optimizers" not in checkpoint:
             raise ValueError(
-                f"{path} belongs to a run with another configuration or dataset, or of an earlier version. Choose another --out, "
-                "or delete the folder to start anew."
+                f"{path} belongs to a run with another configuration or dataset, or of an earlier version. Choose "
+                "another --out, or delete the folder to start anew."
             )
         self.module.load_state_dict(checkpoint["state"], strict=True)
         for part, saved in zip(self.optimizers, checkpoint["optimizers"], strict=True):
@@ -138,8 +139,8 @@ def train_loop(
         state.resume(checkpoint)
         if is_whole(out) and not state.finished:
             raise ValueError(
-                f"{out} already holds a model that this run did not make, or its {checkpoint.name} is gone. Choose another --out, or "
-                "delete it."
+                f"{out} already holds a model that this run did not make, or its {checkpoint.name} is gone. Choose "
+                "another --out, or delete it."
             )
         last = min(config.steps, stop_after or config.steps)
         metrics: Metrics = (read_validations(out) or [{}])[-1]
@@ -217,8 +218,8 @@ def parse_curriculum(text: str, most: int | None = None) -> list[tuple[float, in
     if not stages or shares != sorted(shares) or shares[0] != 0 or not within:
         limit = f"in 1..{most}" if most else "at least 1"
         raise ValueError(
-            f"The curriculum {text!r} cannot be used: it is a list SHARE:BLOCKS, shares rising from 0, blocks {limit}, such "
-            "as 0:2,0.25:3,0.5:5."
+            f"The curriculum {text!r} cannot be used: it is a list SHARE:BLOCKS, shares rising from 0, blocks "
+            f"{limit}, such as 0:2,0.25:3,0.5:5."
         )
     return stages
 

@@ -1,7 +1,8 @@
 """Muon: an optimizer for the matrices of linear layers, whose steps are alike in all directions.
 
-Momentum of the gradient, orthogonalized by Newton-Schulz iterations: the steps of `torch.optim.Muon`, but in a number format of
-one's choice. PyTorch's always computes in bf16, for which a CPU without bf16 arithmetic needs hundreds of times as long.
+Momentum of the gradient, orthogonalized by Newton-Schulz iterations: the steps of `torch.optim.Muon`, but in
+a number format of one's choice. PyTorch's always computes in bf16, for which a CPU without bf16 arithmetic
+needs hundreds of times as long.
 """
 
 from __future__ import annotations

@@ -60,7 +60,8 @@ def _all_by_adamw(module: nn.Module, rates: dict[str, Any], device: torch.device
 
 
 def _matrices_by_muon(module: nn.Module, rates: dict[str, Any], device: torch.device, precision: str) -> list:
-    """Muon for the weight matrices of linear layers, AdamW for the rest. Their steps are as large, so one rate serves both."""
+    """Muon for the weight matrices of linear layers, AdamW for the rest. Their steps are as
+    large, so one rate serves both."""
     matrices = [part.weight for part in module.modules() if isinstance(part, nn.Linear)]
     others = [weight for weight in module.parameters() if not any(weight is matrix for matrix in matrices)]
     optimizers = [_adamw(others, rates, device)] if others else []

@@ -66,8 +66,8 @@ def pick_precision(wanted: str, device: torch.device) -> str:
 
 
 def round_to_half(module: nn.Module) -> None:
-    """Every weight to the nearest number that fp16 holds; computing stays in fp32. Files are then half as large, and what
-    is stored is exactly what was measured."""
+    """Every weight to the nearest number that fp16 holds; computing stays in fp32. Files are then half as large, and
+    what is stored is exactly what was measured."""
     for name, tensor in module.state_dict().items():
         if tensor.is_floating_point():
             if not tensor.half().isfinite().all():

@@ -1,4 +1,5 @@
-"""World-model families behind one protocol: what a family brings, what travels with its weights, and the frozen world itself."""
+"""World-model families behind one protocol: what a family brings, what travels with its weights,
+and the frozen world itself."""
 
 from __future__ import annotations
 
@@ -87,7 +88,8 @@ class WorldFamily:
     network: Callable[[str, int, int], Any]  # (scale, block_dim, frame_size) -> sizes
     objective: Callable[[str], Any]  # scale -> loss weights, a frozen dataclass
     window: Callable[[Any], int] = lambda network: network.context + 1  # frames in a training window
-    # released checkpoints, if the family has any: (source, task name, block length -> actions) -> World, and (world, folder, names)
+    # released checkpoints, if the family has any: (source, task name, block length -> actions) ->
+    # World, and (world, folder, names)
     import_release: Callable[[str, str, Callable[[int], ActionSpec]], World] | None = None
     export_release: Callable[[World, Path, str], None] | None = None
 
@@ -165,7 +167,8 @@ def normalize(frames: Tensor, spec: WorldSpec) -> Tensor:
 
 
 class World:
-    """A family's network, frozen, with everything needed to use it without a dataset. Gradients flow *through* it to a plan.
+    """A family's network, frozen, with everything needed to use it without a dataset.
+    Gradients flow *through* it to a plan.
 
     Satisfies `Dynamics`, and offers whatever capabilities its network offers.
     """

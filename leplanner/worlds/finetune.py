@@ -1,4 +1,5 @@
-"""Finetunes a trained world over several blocks: its encoder stays frozen, its predictor learns from its own imagination.
+"""Finetunes a trained world over several blocks: its encoder stays frozen, its predictor
+learns from its own imagination.
 
 Training encoder and predictor together spends nearly all its time in the encoder and predicts one block at a time. With
 the encoder frozen, frames are those of the latent cache, a step costs a fraction, and errors that compound over a plan
@@ -45,8 +46,8 @@ class FinetuneConfig:
 
 
 class Predictor(nn.Module):
-    """All of a world's network but its encoder. Batch normalization keeps its statistics: a rollout's latents drift from block
-    to block, and a frozen world will meet each of them with the same ones."""
+    """All of a world's network but its encoder. Batch normalization keeps its statistics: a rollout's latents drift
+    from block to block, and a frozen world will meet each of them with the same ones."""
 
     def __init__(self, model: Any):
         super().__init__()

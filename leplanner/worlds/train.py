@@ -34,7 +34,8 @@ class WorldTrainConfig:
         )
     )
     grounding: float = 0.0
-    """weight of a linear head that reads the physical state from latents, dropped after training; 0 is the pure objective"""
+    """weight of a linear head that reads the physical state from latents, dropped after
+    training; 0 is the pure objective"""
 
 
 class TrainedParts(nn.Module):
@@ -99,7 +100,7 @@ def train_world(
         torch.manual_seed(config.optim.seed)
         parts = TrainedParts(kind.build(network), spec.latent.size, targets.shape[1] if targets is not None else 0)
     model = parts.model
-    state = TrainState(parts.to(memory_format=torch.channels_last), config.optim, runtime, run)
+    state = TrainState(parts.to(memory_format=torch.channels_last), config.optim, runtime, run)  # pyright: ignore[reportCallIssue]
 
     def losses(batch: WorldBatch, generator: torch.Generator) -> dict[str, Tensor]:
         pixels = normalize(torch.from_numpy(batch.frames).flatten(0, 1).to(state.device), spec)
@@ -144,7 +145,8 @@ def _probe_targets(task: Task, episodes: Episodes, train: np.ndarray) -> np.ndar
 def _probe_metrics(
     model: Any, spec: WorldSpec, task: Task, episodes: Episodes, train: np.ndarray, held_out: np.ndarray
 ) -> dict[str, float]:
-    """A small linear probe of the physical state, so that one sees during training whether the world is worth waiting for."""
+    """A small linear probe of the physical state, so that one sees during training whether the
+    world is worth waiting for."""
     if episodes.states is None:
         return {}
     rmse = probe_rows(model, spec, task, episodes, train, held_out, max_rows=1500)[0]

@@ -89,7 +89,8 @@ def probe_rows(
 
 def ridge(x: np.ndarray, y: np.ndarray, strength: float = 1e-8) -> Callable[[np.ndarray], np.ndarray]:
     """Least squares with an intercept. `strength`, relative to the mean variance of a feature, only keeps the system
-    solvable: there are many more rows than features, and shrinking would hide what directions of small variance hold."""
+    solvable: there are many more rows than features, and shrinking would hide what directions
+    of small variance hold."""
     x, y = x.astype(np.float64), y.astype(np.float64)
     center, level = x.mean(axis=0), y.mean(axis=0)
     gram = (x - center).T @ (x - center)

@@ -16,13 +16,14 @@ def shipped() -> dict[str, Path]:
 
 
 def find_bundle(source: str | Path) -> Path:
-    """The folder of a shipped bundle, of a local one, or of one on the Hugging Face hub. A shipped task's name means the
-    shipped bundle even where a folder has the same name; write ./NAME for the folder."""
+    """The folder of a shipped bundle, of a local one, or of one on the Hugging Face hub. A shipped task's name means
+    the shipped bundle even where a folder has the same name; write ./NAME for the folder."""
     if isinstance(source, str) and source in shipped():
         return shipped()[source]
     try:
         return fetch_folder(source, WEIGHTS)
     except ValueError as error:
         raise ValueError(
-            f"No bundle {source}: {error} Shipped bundles: {', '.join(shipped()) or 'none'}; make one with: leplanner run TASK"
+            f"No bundle {source}: {error} Shipped bundles: {', '.join(shipped()) or 'none'}; make "
+            "one with: leplanner run TASK"
         ) from error

@@ -140,8 +140,8 @@ def test_a_learned_baseline_learns(name):
 
 @pytest.mark.parametrize("name", ["gcivl", "gciql"])
 def test_offline_learning_prefers_the_block_that_arrives(name):
-    """From every latent half of the blocks lead to the goal and half away from it. Cloning would answer with their mean,
-    zero; a value tells them apart."""
+    """From every latent half of the blocks lead to the goal and half away from it. Cloning would answer with their
+    mean, zero; a value tells them apart."""
     torch.manual_seed(0)
     baseline = LEARNED.get(name)
     model = baseline.network(LATENT, 4, 1, baseline.config(width=64))

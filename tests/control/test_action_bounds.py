@@ -34,7 +34,7 @@ def planner() -> Planner:
 
 
 @pytest.fixture
-def request_() -> Request:
+def query() -> Request:
     problem = problem_of(draw(np.random.default_rng(0), 50))
     return Request(problem, None, None, tuple(range(50)))
 
@@ -51,31 +51,31 @@ def assert_within(actions: np.ndarray, reached: float) -> None:
 
 
 @pytest.mark.parametrize("engine", ["eager", "onnx"])
-def test_plans_stay_inside_each_dimensions_bounds(planner, request_, engine):
+def test_plans_stay_inside_each_dimensions_bounds(planner, query, engine):
     planner = Planner(planner.dynamics, planner.model, engine=engine)
-    actions = PlannerPolicy(planner).decide(request_)
+    actions = PlannerPolicy(planner).decide(query)
     assert actions.shape == (50, HORIZON, 2)
     assert_within(actions, reached=0.01)
 
 
-def test_the_planners_contract_holds_with_bounds_by_dimension(planner, request_):
-    check_planner(planner, request_.problem)
+def test_the_planners_contract_holds_with_bounds_by_dimension(planner, query):
+    check_planner(planner, query.problem)
 
 
-def test_random_actions_stay_inside_each_dimensions_bounds(request_):
-    assert_within(RandomPolicy(ACTIONS).decide(request_), reached=0.01)
+def test_random_actions_stay_inside_each_dimensions_bounds(query):
+    assert_within(RandomPolicy(ACTIONS).decide(query), reached=0.01)
 
 
-def test_noisy_actions_stay_inside_each_dimensions_bounds(planner, request_):
+def test_noisy_actions_stay_inside_each_dimensions_bounds(planner, query):
     policy = NoisyPolicy(PlannerPolicy(planner), HORIZON, noise=3.0, rng=np.random.default_rng(0))
-    actions = policy.decide(request_)
+    actions = policy.decide(query)
     assert_within(actions, reached=0.01)
-    assert not np.allclose(actions, PlannerPolicy(planner).decide(request_), atol=0.1)
+    assert not np.allclose(actions, PlannerPolicy(planner).decide(query), atol=0.1)
 
 
-def test_searched_actions_stay_inside_each_dimensions_bounds(planner, request_):
+def test_searched_actions_stay_inside_each_dimensions_bounds(planner, query):
     policy = SearchPolicy("cem", planner.dynamics, planner.model, SearchBudget(samples=40, rounds=3))
-    problem = request_.problem[slice(0, 4)]
+    problem = query.problem[slice(0, 4)]
     assert_within(policy.decide(Request(problem, None, None, (0, 1, 2, 3))), reached=0.5)
 
 

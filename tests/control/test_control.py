@@ -1,4 +1,5 @@
-"""The controller: what it shows to a policy, when it asks for frames, what it refuses; and the solver for stable-worldmodel."""
+"""The controller: what it shows to a policy, when it asks for frames, what it refuses; and the
+solver for stable-worldmodel."""
 
 from __future__ import annotations
 
@@ -161,7 +162,8 @@ def test_the_planners_own_controller(tiny_planner, frames, reuse, transitions):
 
 
 def test_a_plan_is_reused_only_where_it_is_imagined_nearer(tiny_planner):
-    """Row by row: of two plans, the one that ends nearer the goal in imagination; and never the old one without `reuse`."""
+    """Row by row: of two plans, the one that ends nearer the goal in imagination; and never
+    the old one without `reuse`."""
     problem, world, spec = random_problem(tiny_planner.model, batch=64), tiny_planner.world, tiny_planner.model.actions
     new = tiny_planner.plan(problem)
     remaining = new.blocks[:, 1:] + torch.randn(64, 4, 10, generator=torch.Generator().manual_seed(1))
@@ -335,7 +337,8 @@ def test_the_example_of_the_swap(tiny_planner, tmp_path, monkeypatch, capsys):
 
 
 def test_a_recorded_trace_is_of_the_plan_that_was_decided_for(tiny_planner):
-    """A video shows what the executed plan imagines: the new one, or what remains of the last one if that was reused."""
+    """A video shows what the executed plan imagines: the new one, or what remains of the last
+    one if that was reused."""
     problem = random_problem(tiny_planner.model)
     new = tiny_planner.plan(problem)
     remaining = new.blocks[:, 1:].flip(1)

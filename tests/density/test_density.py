@@ -88,7 +88,8 @@ def fitted(tiny_world, tiny_cache, tmp_path_factory):
 
 
 def test_about_five_percent_of_held_out_blocks_lie_above_the_threshold(tiny_world, rng, tmp_path):
-    """400 episodes of random latents whose blocks depend on them; the blocks counted are drawn apart from calibration."""
+    """400 episodes of random latents whose blocks depend on them; the blocks counted are
+    drawn apart from calibration."""
     episodes = synthetic_episodes(rng, lengths=(12,) * 400, steps_per_row=5)
     latents = rng.normal(size=(episodes.rows, 32)).astype(np.float16)
     actions = 0.3 * np.tanh(latents[:, None, :2] + 0.5 * rng.normal(size=(episodes.rows, 5, 2)))

@@ -173,7 +173,8 @@ def unplayable(trial):
 
 
 def test_floors_and_the_ceiling_are_exact_and_errors_are_rows(bundle, manifest, tmp_path):
-    """By construction: replaying the data reaches every goal, no action reaches none; a trial that raises counts for no method."""
+    """By construction: replaying the data reaches every goal, no action reaches none; a trial that
+    raises counts for no method."""
     save_manifest(manifest, tmp_path / "good.json")
     config = EvaluationConfig(methods=("leplanner", "leplanner-reuse", "no-op", "replay"), replan=(1, 5))
     rows = run(bundle, tmp_path / "good.json", config, tmp_path / "rows.jsonl")

@@ -1,4 +1,5 @@
-"""Metrics and methods that only these tests know are measured and shown by themselves; one evaluation at a time in a folder."""
+"""Metrics and methods that only these tests know are measured and shown by themselves; one
+evaluation at a time in a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Families and a task that only these tests know go through every stage, engine, export, search, diagnosis and report."""
+"""Families and a task that only these tests know go through every stage, engine, export,
+search, diagnosis and report."""
 
 from __future__ import annotations
 

@@ -290,7 +290,8 @@ def test_the_room_of_the_example_is_stable_worldmodels(simulators, monkeypatch, 
 
 
 def test_what_a_plan_must_cost():
-    """By hand, at paper scale: the predictor's layers once a transition and once for each of two prefixes in one pass."""
+    """By hand, at paper scale: the predictor's layers once a transition and once for each of
+    two prefixes in one pass."""
     planner = random_planner(PUSHT, "paper")
     work = plan_work(planner)
     network = get_preset(PUSHT, "paper").network

@@ -185,7 +185,7 @@ def test_a_registered_term_trains_and_an_unknown_one_is_refused(registered, tmp_
             plans = model(sample.problem, imagination(LinearWorld(), sample.problem))
         norms.append(plans[-1].blocks.square().mean().item())
     assert norms[1] < 0.5 * norms[0]
-    config = PlannerTrainConfig(extra_terms={"elegance": 1.0})
+    config = changed(config, extra_terms={"elegance": 1.0})
     with pytest.raises(ValueError, match=r"Unknown loss term 'elegance'\. Known: support, tracking, smooth, effort"):
         fit_planner(make_model(), LinearWorld(), None, draw, held_out, config, tmp_path / "no", "effort", CPU)
     assert not (tmp_path / "no").exists()

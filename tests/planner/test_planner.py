@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -193,8 +194,13 @@ def test_the_draft_and_each_correction_are_recorded():
 
 def test_bad_problems_get_an_answer():
     planner, problem = linear_planner(), linear_problem()
+    with pytest.raises(ValueError, match=r"context must have shape \(7, 3, 4\)"):
+        planner.plan(replace(problem, context=problem.context[..., :3], goal=problem.goal[:, :3]))
+    with pytest.raises(ValueError, match=r"past_blocks must have shape \(7, 2, 2\)"):
+        planner.plan(replace(problem, past_blocks=problem.past_blocks[..., :1]))
+    unchecked = SimpleNamespace(**vars(problem) | {"goal": problem.goal[:, :3]})  # outside tests shapes are not checked
     with pytest.raises(ValueError, match=r"goal must have shape \(7, 4\)"):
-        planner.plan(replace(problem, goal=problem.goal[:, :3]))
+        planner.plan(unchecked)
     with pytest.raises(ValueError, match="context holds NaN"):
         planner.plan(replace(problem, context=problem.context * float("nan")))
     with pytest.raises(ValueError, match="final"):

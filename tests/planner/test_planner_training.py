@@ -169,7 +169,7 @@ def test_mistakes_get_an_answer_and_nothing_is_overwritten(run, tiny_world, tiny
         train(tiny_cache, None)
     with pytest.raises(ValueError, match="no initial weights to average with"):
         run(tmp_path / "a", init_average=0.5)
-    with pytest.raises(ValueError, match="a weight from 0 to 1; got 2.0"):
+    with pytest.raises(ValueError, match=r"a weight from 0 to 1; got 2\.0"):
         run(tmp_path / "a", init_average=2.0)
     stale = Density(MixtureDensity(DensityConfig(), LatentSpec((32,)), 3, 10), 1.0, "0" * 64)
     with pytest.raises(ValueError, match="latents of another world"):

@@ -1,4 +1,5 @@
-"""The training loop on a small regression: every step is logged, and a resumed run equals one that was never stopped."""
+"""The training loop on a small regression: every step is logged, and a resumed run equals one
+that was never stopped."""
 
 from __future__ import annotations
 

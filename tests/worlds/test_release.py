@@ -227,3 +227,6 @@ def test_import_command(folder, model, tmp_path, capsys):
     assert "imported before" in capsys.readouterr().out
     assert main(["world", "import", str(tmp_path / "another"), *arguments, *statistics]) == 1
     assert "already holds another world" in capsys.readouterr().err
+    statistics[1] = "0.5"
+    assert main(["world", "import", str(folder), *arguments, *statistics]) == 1
+    assert "already holds another world" in capsys.readouterr().err

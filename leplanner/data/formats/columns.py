@@ -31,7 +31,8 @@ def join_states(columns: list[Array], names: tuple[str, ...], task: Task | None,
     states = np.concatenate([column.reshape(len(column), -1) for column in columns], axis=-1).astype(np.float64)
     if task is not None and states.shape[1] != task.state_dim:
         raise ValueError(
-            f"{path}: the state ({', '.join(names)}) has {states.shape[1]} numbers a row, but {task.title}'s state has {task.state_dim}."
+            f"{path}: the state ({', '.join(names)}) has {states.shape[1]} numbers a row, but {task.title}'s "
+            f"state has {task.state_dim}."
         )
     broken = np.flatnonzero(~np.isfinite(states).all(axis=1))
     if len(broken):
@@ -42,6 +43,7 @@ def join_states(columns: list[Array], names: tuple[str, ...], task: Task | None,
 
 
 def state_columns(columns: set[str], task: Task | None) -> tuple[str, ...]:
-    """The columns that make up the physical state: the first of the task's layouts that the dataset has; none if it has none."""
+    """The columns that make up the physical state: the first of the task's layouts that the
+    dataset has; none if it has none."""
     layouts = (("state",), *(task.state_columns if task is not None else ()))
     return next((names for names in layouts if set(names) <= columns), ())

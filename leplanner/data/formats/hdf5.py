@@ -1,4 +1,5 @@
-"""stable-worldmodel's HDF5 layout: flat columns over all rows, episodes by offset and length. Ours, and the released variants."""
+"""stable-worldmodel's HDF5 layout: flat columns over all rows, episodes by offset and length.
+Ours, and the released variants."""
 
 from __future__ import annotations
 
@@ -136,8 +137,8 @@ def _goal_rows(file: h5py.File, starts: Array, rows: int, path: Path) -> Array |
     column = _read(_column(file, GOAL_ROWS, path), path)
     if column.shape != (rows, 2) or (column < -1).any() or (column >= rows).any():
         raise ValueError(
-            f"{path}: column {GOAL_ROWS!r} of shape {column.shape} must hold two rows below {rows}, or -1, in each of {rows} rows. "
-            "The file is damaged; collect it again."
+            f"{path}: column {GOAL_ROWS!r} of shape {column.shape} must hold two rows below {rows}, or -1, in each of "
+            f"{rows} rows. The file is damaged; collect it again."
         )
     return column[starts].astype(np.int64)
 

@@ -17,8 +17,8 @@ Batch = int | str  # a fixed size, or a name for any
 
 
 def plan_model(dynamics: Dynamics, model: LePlanner, batch: Batch, metadata: dict[str, str]) -> Any:
-    """context (B, N, *Z), past_blocks (B, N-1, A), goal (B, *Z) -> the final plan's blocks (B, H, A), latents (B, H, *Z) and
-    distances (B, H)."""
+    """context (B, N, *Z), past_blocks (B, N-1, A), goal (B, *Z) -> the final plan's blocks (B, H, A), latents
+    (B, H, *Z) and distances (B, H)."""
     lay_out = capability(dynamics, "onnx_rollout")
     if lay_out is None:
         return traced_plan(dynamics, model, batch, metadata)

@@ -40,8 +40,8 @@ def rollout_graph(model: LePlanner, world: LayOut, batch: int | str, metadata: d
 
 
 def plan_graph(model: LePlanner, world: LayOut, batch: int | str, metadata: dict[str, str]) -> Any:
-    """context (B, N, D), past_blocks (B, N-1, A), goal (B, D) -> the final plan's blocks (B, H, A), latents (B, H, D) and
-    distances (B, H). A batch of "B" is any number of rows."""
+    """context (B, N, D), past_blocks (B, N-1, A), goal (B, D) -> the final plan's blocks (B, H, A), latents (B, H, D)
+    and distances (B, H). A batch of "B" is any number of rows."""
     c, g, (latent,) = model.config, Graph(), model.latent.shape
     block_dim = model.actions.block_dim
     context = g.input("context", [batch, model.context, latent])

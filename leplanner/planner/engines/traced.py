@@ -1,7 +1,8 @@
-"""The general way to ONNX: torch exports draft, rollout and revision, each in seconds, and they are joined into one plan.
+"""The general way to ONNX: torch exports draft, rollout and revision, each in seconds, and
+they are joined into one plan.
 
-A world needs nothing but a rollout and a distance that torch can trace. Equal weights are stored once. Tracing follows one
-example and drops whatever else the code could do, so every part is compared with torch on other inputs.
+A world needs nothing but a rollout and a distance that torch can trace. Equal weights are stored once. Tracing follows
+one example and drops whatever else the code could do, so every part is compared with torch on other inputs.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class _Draft(nn.Module):
         self.model = model
 
     def forward(self, context: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        C = self.model.conditioning(PlanProblem(context, context, goal))
+        C = self.model.conditioning(context, goal)
         Y = self.model.initial_plan(C)
         return C, Y, self.model.decode(Y)
 
@@ -163,7 +164,8 @@ def _traced(
             )
         except Exception as error:
             raise ValueError(
-                f"torch could not export this planner to ONNX ({type(error).__name__}: {_first_line(error)}). Its world's rollout, "
+                f"torch could not export this planner to ONNX ({type(error).__name__}: "
+                f"{_first_line(error)}). Its world's rollout, "
                 'distance or encoder uses an operation that cannot be traced. Use engine="eager" or "compiled".'
             ) from error
     _check(module, file.getvalue(), inputs, outputs, free, fixed)
@@ -208,7 +210,8 @@ def _check(
 
 def _untraceable(reason: str) -> str:
     return (
-        f"torch's ONNX export of this planner is wrong ({reason}). Its world's rollout, distance or encoder depends on its "
+        f"torch's ONNX export of this planner is wrong ({reason}). Its world's rollout, "
+        "distance or encoder depends on its "
         'inputs in a way that cannot be traced, such as an `if` on their values. Use engine="eager" or "compiled".'
     )
 
@@ -219,8 +222,8 @@ def _first_line(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _traced_lengths() -> Iterator[None]:
-    """Inside, `len(tensor)` is traced as the tensor's first dimension. Python's own returns a number, so the example's batch size
-    would become a constant of the graph."""
+    """Inside, `len(tensor)` is traced as the tensor's first dimension. Python's own returns a number, so the example's
+    batch size would become a constant of the graph."""
 
     def length(value: Any) -> Any:
         return value.shape[0] if isinstance(value, Tensor) and torch.jit.is_tracing() else _LEN(value)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -42,6 +42,8 @@ class KeypointConfig:
 
 
 class ViT(nn.Module):
+    embeddings: Any
+
     def __init__(self, config: ViTConfig):
         super().__init__()
         patches = (config.frame_size // config.patch) ** 2
@@ -64,6 +66,8 @@ class ViT(nn.Module):
 
 
 class ViTLayer(nn.Module):
+    mlp: Any
+
     def __init__(self, config: ViTConfig):
         super().__init__()
         self.attention = ViTAttention(config)
@@ -93,6 +97,8 @@ class ViTAttention(nn.Module):
 
 
 class KeypointEncoder(nn.Module):
+    moments: Tensor
+
     def __init__(self, config: KeypointConfig):
         super().__init__()
         widths = [3, *config.channels]

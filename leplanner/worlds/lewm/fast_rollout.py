@@ -26,14 +26,16 @@ KeysValues = tuple[Tensor, Tensor]  # (B, S, heads, E) each
 class FastRollout(nn.Module):
     """Satisfies `Dynamics`, with `prepare` for what all plans of a problem share."""
 
+    position: Tensor
+
     def __init__(self, model: LeWM, compiled: bool = False, options: dict[str, Any] | None = None):
         super().__init__()
         config = model.config
         self.context, self.depth, self.width, self.heads = config.context, config.depth, config.latent, config.heads
         self.latent = LatentSpec(config.latent_shape)
-        embed = model.action_encoder.embed
-        smooth = model.action_encoder.patch_embed
-        layers: Sequence[ConditionalBlock] = list(model.predictor.transformer.layers)  # type: ignore[assignment]
+        embed: Any = model.action_encoder.embed
+        smooth: Any = model.action_encoder.patch_embed
+        layers: Sequence[ConditionalBlock] = list(model.predictor.transformer.layers)
         with torch.no_grad():
             self._keep("embed_in", *_chain(embed[0], smooth.weight[:, :, 0], smooth.bias))
             self._keep("embed_out", embed[2].weight, embed[2].bias)
@@ -46,10 +48,13 @@ class FastRollout(nn.Module):
                 else:  # only the last token asks
                     self._keep(f"q{i}", *(part[:inner] for part in qkv))
                     self._keep(f"kv{i}", *(part[inner:] for part in qkv))
-                self._keep(f"out{i}", layer.attn.to_out[0].weight, layer.attn.to_out[0].bias)
+                out: Any = layer.attn.to_out[0]
+                self._keep(f"out{i}", out.weight, out.bias)
                 self._keep(f"up{i}", *_after_norm(layer.mlp.net[1], layer.mlp.net[0]))
-                self._keep(f"down{i}", layer.mlp.net[4].weight, layer.mlp.net[4].bias)
-            first, norm, _, last = model.pred_proj.net
+                down: Any = layer.mlp.net[4]
+                self._keep(f"down{i}", down.weight, down.bias)
+            pred_proj: Any = model.pred_proj.net
+            first, norm, _, last = pred_proj
             self._keep("project_in", *fold_batch_norm(*_after_norm(first, model.predictor.transformer.norm), norm))
             self._keep("project_out", last.weight, last.bias)
             self.register_buffer("position", model.predictor.pos_embedding[0].clone())
@@ -86,9 +91,9 @@ class FastRollout(nn.Module):
         return self._linear("modulate", F.silu(embedded)).unflatten(-1, (self.depth, 6, self.width))
 
     def _prefixes(self, context: Tensor, past: Tensor) -> list[list[KeysValues]]:
-        """For each window that still holds real frames, keys and values of those that leave by an executed block, in each
-        layer. Window j holds the frames from j on; all windows run as one batch, filled up at their ends, which no token
-        before them sees."""
+        """For each window that still holds real frames, keys and values of those that leave by an executed block,
+        in each layer. Window j holds the frames from j on; all windows run as one batch, filled up at their ends,
+        which no token before them sees."""
         real = self.context - 1
         if real == 0:
             return []

@@ -137,7 +137,8 @@ class Projector(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.net[0].weight.dtype
+        first: Any = self.net[0]
+        return first.weight.dtype
 
     def forward(self, x: Tensor) -> Tensor:
         return self.net(x)
@@ -156,6 +157,8 @@ class ActionEncoder(nn.Module):
 
 
 class Predictor(nn.Module):
+    transformer: Any
+
     def __init__(self, config: LeWMConfig):
         super().__init__()
         self.pos_embedding = nn.Parameter(torch.randn(1, config.context, config.latent))
@@ -181,8 +184,9 @@ class ConditionalBlock(nn.Module):
         self.norm1 = nn.LayerNorm(width, elementwise_affine=False, eps=1e-6)
         self.norm2 = nn.LayerNorm(width, elementwise_affine=False, eps=1e-6)
         self.adaLN_modulation = nn.Sequential(nn.SiLU(), nn.Linear(width, 6 * width))
-        nn.init.zeros_(self.adaLN_modulation[1].weight)
-        nn.init.zeros_(self.adaLN_modulation[1].bias)
+        modulate: Any = self.adaLN_modulation[1]
+        nn.init.zeros_(modulate.weight)
+        nn.init.zeros_(modulate.bias)
 
     def forward(self, x: Tensor, actions: Tensor) -> Tensor:
         shift1, scale1, gate1, shift2, scale2, gate2 = self.adaLN_modulation(actions).chunk(6, dim=-1)

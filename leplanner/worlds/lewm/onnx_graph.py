@@ -25,7 +25,8 @@ class RolloutGraph:
         self.heads, self.context = self.fast.heads, self.fast.context
 
     def prepare(self, context: str, past_blocks: str) -> tuple[list[str], list[list[tuple[str, str]]]]:
-        """What all plans of a problem share: the context's latents, and keys and values of tokens no plan can change."""
+        """What all plans of a problem share: the context's latents, and keys and values of
+        tokens no plan can change."""
         g, real = self.g, self.context - 1
         latents = [g.slice(context, j, j + 1) for j in range(self.context)]
         if real == 0:
@@ -107,7 +108,8 @@ def encoder_nodes(g: Graph, model: LeWM, pixels: str) -> str:
     """Normalized pixels (B, S, S, 3) -> latents (B, D)."""
     encoder = model.encoder
     features = _vit(g, encoder, pixels) if isinstance(encoder, ViT) else _keypoints(g, encoder, pixels)  # type: ignore[arg-type]
-    first, norm, _, last = model.projector.net
+    projector: Any = model.projector.net
+    first, norm, _, last = projector
     hidden = g.linear("projector.in", features, *fold_batch_norm(first.weight, first.bias, norm), gelu=True)
     return g.linear("projector.out", hidden, last.weight, last.bias)
 
@@ -175,7 +177,8 @@ def _keypoints(g: Graph, encoder: KeypointEncoder, pixels: str) -> str:
     strength = g.op("Sub", g.op("ReduceLogSumExp", heat, last), g.op("ReduceMean", heat, last))
     features = g.concat([x, y, *spread, g.op("Mul", strength, tenth)], 2)
     flat = g.op("Reshape", features, g.constant([-1, 6 * maps]))
-    linear, norm, _ = encoder.mix
+    mix: Any = encoder.mix
+    linear, norm, _ = mix
     mixed = g.linear("mix", flat, linear.weight, linear.bias)
     return g.op("Relu", g.norm(mixed, len(norm.weight), norm.eps, norm.weight, norm.bias))
 

@@ -83,8 +83,8 @@ def rename(tensors: dict[str, Tensor], rules: tuple[tuple[str, str], ...]) -> di
 
 
 def import_release(source: str | Path, task: str, actions: Callable[[int], ActionSpec]) -> World:
-    """A folder, or a Hugging Face id, as a frozen world. `actions` makes their specification for a block's length, which the
-    checkpoint knows; the statistics are its training dataset's."""
+    """A folder, or a Hugging Face id, as a frozen world. `actions` makes their specification for a block's length,
+    which the checkpoint knows; the statistics are its training dataset's."""
     folder = fetch_release(source)
     config_path = folder / "config.json"
     if not config_path.exists():
@@ -151,8 +151,9 @@ def model_config(config: Any, source: str) -> LeWMConfig:
     different = {name: value for name, value in same.items() if value != latent}
     if different or parts["pred_proj"].get("hidden_dim") != projector.get("hidden_dim"):
         raise ValueError(
-            f"{source}: this LeWM variant is not supported: predictor.input_dim is {latent}, but {different or 'the two '}"
-            f"{'' if different else 'projectors differ in hidden_dim'}. All latent sizes must agree."
+            f"{source}: this LeWM variant is not supported: predictor.input_dim is {latent}, but "
+            f"{different or 'the two '}{'' if different else 'projectors differ in hidden_dim'}. "
+            "All latent sizes must agree."
         )
     return LeWMConfig(
         encoder=_vit_config(parts["encoder"], source),
@@ -175,8 +176,8 @@ def _check_parts(value: Any, place: str, source: str) -> None:
         target = value.get("_target_")
         if target is not None and target not in ALLOWED_TARGETS.get(place, ()):
             raise ValueError(
-                f"{source}: {place or 'the model'} names the class {target!r}, which is not on the list of known LeWM parts "
-                f"({', '.join(ALLOWED_TARGETS.get(place, ())) or 'none here'}). Nothing was loaded."
+                f"{source}: {place or 'the model'} names the class {target!r}, which is not on the list of known LeWM "
+                f"parts ({', '.join(ALLOWED_TARGETS.get(place, ())) or 'none here'}). Nothing was loaded."
             )
         for name, inner in value.items():
             _check_parts(inner, f"{place}.{name}".lstrip("."), source)
@@ -184,7 +185,8 @@ def _check_parts(value: Any, place: str, source: str) -> None:
             if not name.startswith("_") and (name not in known or known[name] not in (None, inner)):
                 raise ValueError(
                     f"{source}: {place}.{name} is {inner!r}. Our modules know {place}'s {', '.join(known)}"
-                    f"{f', with {name} = {known[name]!r} only' if name in known else ''}; loading would change what it computes."
+                    f"{f', with {name} = {known[name]!r} only' if name in known else ''}; loading "
+                    "would change what it computes."
                 )
     elif isinstance(value, list):
         for inner in value:
@@ -195,7 +197,8 @@ def _part(config: dict[str, Any], name: str, source: str) -> dict[str, Any]:
     part = config.get(name)
     if not isinstance(part, dict):
         raise ValueError(
-            f"{source} has no part {name!r}; a LeWM config has encoder, predictor, action_encoder, projector, pred_proj."
+            f"{source} has no part {name!r}; a LeWM config has encoder, predictor, "
+            "action_encoder, projector, pred_proj."
         )
     return part
 
@@ -237,8 +240,8 @@ def export_release(world: World, folder: Path, names: str = "new") -> None:
     encoder = model.encoder
     if not isinstance(encoder, ViTConfig):
         raise ValueError(
-            "Only worlds with a ViT encoder can be written in stable-worldmodel's format; this one has a keypoint encoder, "
-            "which stable-worldmodel does not know."
+            "Only worlds with a ViT encoder can be written in stable-worldmodel's format; this one has a keypoint "
+            "encoder, which stable-worldmodel does not know."
         )
     mlp = {
         "_target_": f"{_LEWM}.module.MLP",
