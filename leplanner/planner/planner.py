@@ -42,8 +42,9 @@ class Planner:
                 f"The world's latents have the shape {dynamics.latent.shape}, the planner's {model.latent.shape}: they "
                 "were not made for each other."
             )
-        if isinstance(dynamics, World):
-            _check_fit(dynamics.spec, model)
+        spec = getattr(dynamics, "spec", None)  # a world says for which actions and context it was made
+        if spec is not None:
+            _check_fit(spec, model)
         self.dynamics, self.density = dynamics, density
         self.model = model.eval().requires_grad_(False)
         self.requested = engine
