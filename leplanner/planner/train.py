@@ -32,6 +32,7 @@ from .planner import Planner, load_bundle, planner_for, save_bundle
 from .validate import as_sample, report_on
 
 STEP_ENGINES = ("auto", "plain", "compiled")
+BUILT_IN_TERMS = ("support", "tracking", "smooth")  # loss terms whose weights are fields of their own
 Forward = Callable[..., tuple[Plan, ...]]  # (problem, imagine): the model, or its fast equal
 
 
@@ -75,7 +76,9 @@ class PlannerTrainConfig:
     to compile the first time)"""
 
     def weight(self, term: str) -> float:
-        return getattr(self, f"{term}_weight", self.extra_terms.get(term, 0.0))
+        if term in self.extra_terms:
+            return self.extra_terms[term]
+        return getattr(self, f"{term}_weight") if term in BUILT_IN_TERMS else 0.0
 
 
 def pick_step_engine(requested: str, device: torch.device) -> str:
