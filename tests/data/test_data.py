@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -42,8 +43,10 @@ def test_layout(tworoom):
     assert np.allclose(tworoom.meta["action_mean"], finite.mean(0), atol=1e-5)
 
 
-def test_stable_worldmodel_reads_our_file(tworoom_file, tworoom):
-    reader = import_swm("stable_worldmodel.data").HDF5Dataset(path=tworoom_file, frameskip=1, num_steps=4)
+def test_stable_worldmodel_reads_our_file(tworoom_file, tworoom, tmp_path):
+    # a copy: its reader asks for a mode that HDF5 refuses for a file that is open in this process
+    path = Path(shutil.copy(tworoom_file, tmp_path / "copy.h5"))
+    reader = import_swm("stable_worldmodel.data").HDF5Dataset(path=path, frameskip=1, num_steps=4)
     sample = reader[0]
     assert tuple(sample["pixels"].shape) == (4, 3, 32, 32)
     assert np.array_equal(sample["pixels"].permute(0, 2, 3, 1).numpy(), tworoom.frames[:4])
