@@ -30,7 +30,7 @@ from ..data.cache import LatentCache
 from ..data.windows import plan_windows
 from ..training.loop import OnProgress, TrainState, no_progress, train_loop
 from ..training.optim import OptimConfig
-from ..training.runtime import Runtime
+from ..training.runtime import Runtime, seeded
 from ..worlds.base import World
 from .transitions import Transitions, draw_transitions
 
@@ -146,8 +146,7 @@ def train_baseline(
     baseline, optim, spec = LEARNED.get(name), config.optim, world.spec
     settings = baseline.config()
     train, held_out = plan_windows(world, cache, behavior_only=True)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(optim.seed)
+    with seeded(optim.seed):
         model = BaselineNetwork(baseline, settings, spec.latent, spec.actions.block_dim, spec.actions.block)
     inputs = {"encoder": world.encoder_digest, "data": cache.data_digest}
     run = digest_json([name, dataclasses.asdict(settings), dataclasses.asdict(config), inputs])

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..core.actions import Array
 from ..data.windows import PlanWindows
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True)

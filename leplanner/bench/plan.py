@@ -32,6 +32,7 @@ from ..planner.engines.plan_graph import plan_graph
 from ..planner.engines.traced import traced_encoder, traced_plan
 from ..planner.planner import Planner, planner_for, save_bundle
 from ..tasks import Task
+from ..training.runtime import seeded
 from ..worlds import World, WorldSpec
 from . import Note, median_seconds, no_note
 from .world import unit_actions
@@ -84,8 +85,7 @@ class Row:
 def random_planner(task: Task, scale: str, family: str = "lewm") -> Planner:
     """World and planner with the weights of seed 0: time does not depend on them."""
     preset = get_preset(task, scale, family=family)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with seeded(0):
         world = World.build(WorldSpec(preset.family, task.name, preset.network, unit_actions(task, preset.block)))
         return Planner(world, planner_for(world, preset.planner))
 

@@ -22,7 +22,7 @@ from ..planner.train import planner_losses
 from ..tasks import Task
 from ..training.loop import TrainState
 from ..training.precision import keep_freed_memory, matmul_gflops, pick_precision
-from ..training.runtime import Runtime
+from ..training.runtime import Runtime, seeded
 from ..worlds import World
 from . import Note, no_note
 from .plan import random_planner
@@ -46,8 +46,7 @@ def bench_train(
     config = changed(training, batch=batch or training.optim.batch, warmup=None)  # as many repeats as requested
     world = random_planner(task, scale, family).world
     spec = world.spec
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with seeded(0):
         mixture = MixtureDensity(preset.density.model, spec.latent, spec.context, spec.actions.block_dim)
         models = {name: planner_for(world, preset.planner) for name in ("plain", "fast")}
         sample = _random_sample(config.optim.batch, world, preset.planner.horizon)

@@ -20,7 +20,7 @@ from ..pipeline.presets import Preset, get_preset
 from ..tasks import Task
 from ..training.loop import TrainState
 from ..training.precision import autocast, keep_freed_memory, matmul_gflops
-from ..training.runtime import Runtime
+from ..training.runtime import Runtime, seeded
 from ..worlds import FAMILIES
 from ..worlds.train import TrainedParts, world_loss
 from . import median_seconds
@@ -45,8 +45,7 @@ def bench_world(
     kind, runtime = FAMILIES.get(family), Runtime("cpu")
     frames_per_window = kind.window(network)
     latent_size = LatentSpec(tuple(network.latent_shape)).size
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with seeded(0):
         parts = TrainedParts(kind.build(network), latent_size, len(task.probe_names) if config.grounding else 0)
         frames = torch.randn(size * frames_per_window, 3, network.frame_size, network.frame_size)
         blocks = torch.randn(size, frames_per_window - 1, network.block_dim)

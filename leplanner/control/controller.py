@@ -11,13 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..core.actions import Array
 from ..core.problem import PlanProblem
 from ..data.context import fill_context
 from ..data.episodes import Episodes, read_frames
 from ..worlds.base import World
 from .policy import Policy, Request, imagined_distance
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class Controller:
                 number = i - len(frames)
                 latent = self._encode(np.asarray(frames[i])[None])
                 self.latents[number] = latent.expand(self.batch, *latent.shape[1:])
-                block = torch.from_numpy(self.actions.blocks(np.asarray(actions[i])[None])[:, 0])
+                block = torch.as_tensor(self.actions.blocks(np.asarray(actions[i])[None])[:, 0])
                 self.past[number] = block.to(self.world.device).expand(self.batch, -1)
             self._encode_ms = 0.0  # not a cost of acting
 
@@ -126,7 +125,7 @@ class Controller:
         action = self.queue.pop(0)
         self._record(action)
         self.step += 1
-        return (action[0] if self.single else action).copy()  # the caller's to change; the past is ours
+        return np.array(action[0] if self.single else action)  # the caller's to change; the past is ours
 
     def _decision_due(self) -> bool:
         return not self.queue
@@ -184,7 +183,7 @@ class Controller:
 
     def _standardized(self, actions: Array) -> Tensor:
         """Raw (B, T * f, d_a) -> standardized blocks (B, T, A)."""
-        return torch.from_numpy(self.actions.blocks(actions)).to(self.world.device)
+        return torch.as_tensor(self.actions.blocks(actions)).to(self.world.device)
 
     def _encode(self, frames: Array) -> Tensor:
         began = time.perf_counter()

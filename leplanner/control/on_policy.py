@@ -89,7 +89,7 @@ class NoisyPolicy:
         actions = self.policy.decide(request)
         for step in range(self.executed):
             actions[:, step] += self.spread * self.smooth.draw()
-        return np.clip(actions, self.low, self.high)
+        return actions.clip(self.low, self.high)
 
 
 @lru_cache(maxsize=1)

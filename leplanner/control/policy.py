@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from ..core.actions import Array
 from ..core.dynamics import Dynamics
 from ..core.latent import LatentSpec
 from ..core.problem import Plan, PlanProblem
 from ..planner.planner import Planner
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ stable-worldmodel is imported here: its protocol is a handful of methods and a d
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..core.actions import ActionSpec
+from ..core.actions import ActionSpec, Array
 from ..core.problem import Plan, PlanProblem
 from ..data.context import fill_context
 from ..planner.planner import Planner
@@ -29,8 +30,8 @@ class _Memory:
     """What one environment has shown and done since its reset."""
 
     step: int = -1
-    latents: list[Tensor] = field(default_factory=list)  # (*Z,) a block apart, the last one current
-    blocks: list[Tensor] = field(default_factory=list)  # (A,) between them
+    latents: list[Tensor] = field(default_factory=list[Tensor])  # (*Z,) a block apart, the last one current
+    blocks: list[Tensor] = field(default_factory=list[Tensor])  # (A,) between them
     planned: Plan | None = None  # of which the first `receding_horizon` blocks were executed
     row: int = 0  # its place in that plan
 
@@ -48,7 +49,8 @@ class ActionProcess:
         return (actions - self.mean) / self.std
 
     def inverse_transform(self, actions: Any) -> Any:
-        return np.clip(np.asarray(actions) * self.std + self.mean, self.low, self.high)
+        raw: Array = np.asarray(actions) * self.std + self.mean
+        return raw.clip(self.low, self.high)
 
 
 class Solver:
@@ -71,7 +73,7 @@ class Solver:
             raise ValueError(
                 f"This planner was trained for {expected}, but the PlanConfig says {actual}. Use the planner's values."
             )
-        size = int(np.prod(action_space.shape[1:]))
+        size = math.prod(action_space.shape[1:])
         if size != spec.actions.dim:
             raise ValueError(
                 f"The environment has {size} action dimensions, the planner's task {spec.task} {spec.actions.dim}."
@@ -114,13 +116,13 @@ class Solver:
             plan = self._better(memories, problem, plan)
         for row, memory in enumerate(memories):
             memory.planned, memory.row = plan, row
-        return {"actions": plan.blocks.cpu(), "costs": plan.distances[:, -1].cpu().tolist()}
+        return {"actions": plan.blocks.cpu(), "costs": [float(cost) for cost in plan.distances[:, -1]]}
 
     def _memory(self, info: dict[str, Any], row: int) -> _Memory:
         """Of this environment and episode. Without `id` and `step_idx` nothing can be recording."""
         if "id" not in info or "step_idx" not in info:
             return _Memory()
-        name, step = (int(np.asarray(info[key][row]).reshape(-1)[-1]) for key in ("id", "step_idx"))
+        name, step = (int(np.ravel(info[key][row])[-1]) for key in ("id", "step_idx"))
         memory = self.memories.pop(name, None)
         if memory is None or step <= memory.step:  # a new episode
             memory = _Memory()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-Array = np.ndarray
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class ActionSpec:
 
     def blocks(self, actions: Array) -> Array:
         """Raw (B, T * f, d_a) -> standardized blocks (B, T, A)."""
-        return self.standardize(actions).reshape(len(actions), -1, self.block_dim)
+        return np.reshape(self.standardize(actions), (len(actions), -1, self.block_dim))
 
     def zero_block(self) -> Array:
         """A block of raw zero actions, standardized, (A,)."""
@@ -71,7 +73,7 @@ class ActionSpec:
     def raw(self, blocks: Tensor) -> Tensor:
         """Standardized actions of one or more steps (..., T * d_a) -> raw environment actions (..., T, d_a) in the box;
         for a planner's blocks, which lie in it, the clamp only takes off rounding."""
-        actions = blocks.unflatten(-1, (-1, self.dim))
+        actions = torch.unflatten(blocks, -1, (-1, self.dim))
         std, mean, low, high = (
             torch.tensor(values, dtype=blocks.dtype, device=blocks.device)
             for values in (self.std, self.mean, self.low, self.high)

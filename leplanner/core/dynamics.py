@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -45,6 +46,11 @@ class Dynamics(Protocol):
 def capability(dynamics: object, name: str) -> Callable[..., Any] | None:
     """What a world offers under this name, if it does."""
     return getattr(dynamics, name, None)
+
+
+def compiled_region(function: Callable[..., Any], options: dict[str, Any] | None = None) -> Callable[..., Any]:
+    """Compiled for tensors of one shape."""
+    return torch.compile(function, dynamic=False, options=options)  # pyright: ignore[reportUnknownMemberType]
 
 
 def imagination(dynamics: Dynamics, problem: PlanProblem) -> Imagine:

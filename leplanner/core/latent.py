@@ -52,5 +52,5 @@ class TokenReader(nn.Module):
     def forward(self, latents: Tensor) -> Tensor:
         tokens = nn.functional.gelu(self.embed(latents) + self.position)  # (..., P, W)
         weights = self.attend(tokens).softmax(dim=-2).unsqueeze(-1)  # (..., P, heads, 1)
-        values = tokens.unflatten(-1, (self.heads, -1))  # (..., P, heads, W / heads)
+        values = torch.unflatten(tokens, -1, (self.heads, -1))  # (..., P, heads, W / heads)
         return self.out((weights * values).sum(dim=-3).flatten(-2))

@@ -91,7 +91,7 @@ class Graph:
         """`outputs`: a name for each value, and its shape."""
         from onnx import TensorProto, helper
 
-        made = []
+        made: list[Any] = []
         for name, (value, shape) in outputs.items():
             self.nodes.append(helper.make_node("Identity", [value], [name]))
             made.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))

@@ -16,13 +16,13 @@ import numpy as np
 
 from .. import __version__
 from ..artifacts import atomic_path, folder_lock, provenance, read_json, write_arrays, write_json
+from ..core.actions import Array
 from ..execution.executor import Executor, make_executor
 from ..tasks import Task, get_task
 from ..tasks.spec import Behavior, Simulator
 from .episodes import is_validation
 from .formats.hdf5 import GOAL_ROWS
 
-Array = np.ndarray
 EPISODES_A_PART = 8
 
 

@@ -13,9 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..core.actions import ActionSpec
-
-Array = np.ndarray
+from ..core.actions import ActionSpec, Array
 
 
 def context_places(known: Array | int, context: int) -> tuple[Array, Array]:

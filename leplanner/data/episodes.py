@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-Array = np.ndarray
+from ..core.actions import Array
 
 
 class Frames(Protocol):

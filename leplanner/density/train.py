@@ -16,7 +16,7 @@ from ..data.windows import PlanBatch, PlanWindows, plan_windows
 from ..training.loop import OnProgress, TrainState, no_progress, train_loop
 from ..training.optim import OptimConfig
 from ..training.precision import round_to_half
-from ..training.runtime import Runtime
+from ..training.runtime import Runtime, seeded
 from ..worlds.base import World
 from .mixture import Density, DensityConfig, MixtureDensity, load_density, save_density
 
@@ -45,8 +45,7 @@ def train_density(
     """Fit to `out`, or continue the fit that `out` holds. The weights that explain held-out blocks best are kept."""
     train, held_out = plan_windows(world, cache, behavior_only=True)
     spec, optim = world.spec, config.optim
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(optim.seed)
+    with seeded(optim.seed):
         model = MixtureDensity(config.model, spec.latent, spec.context, spec.actions.block_dim)
     run = digest_json([dataclasses.asdict(config), world.digest, cache.data_digest])
     state = TrainState(model, optim, runtime or Runtime(), run)

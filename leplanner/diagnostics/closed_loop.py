@@ -11,6 +11,7 @@ import torch
 
 from ..control.controller import Controller
 from ..control.policy import PlannerPolicy
+from ..core.actions import Array
 from ..core.dynamics import pairwise_distance
 from ..core.problem import PlanProblem
 from ..data.context import fill_context
@@ -18,7 +19,6 @@ from ..evaluation.manifest import Manifest
 from ..planner.planner import Planner
 from ..tasks.spec import Simulator
 
-Array = np.ndarray
 RESAMPLES = 1000
 
 

@@ -29,7 +29,7 @@ from ..data.episodes import Episodes, read_frames, split
 from ..training.loop import Metrics, OnProgress, TrainState, no_progress, train_loop
 from ..training.optim import OptimConfig
 from ..training.precision import keep_freed_memory, round_to_half
-from ..training.runtime import Runtime
+from ..training.runtime import Runtime, seeded
 from ..worlds.base import World
 
 FRAME_CHUNK = 256
@@ -179,8 +179,7 @@ def train_decoder(
         Encoded.some(world, episodes, side, most, on_encoded)
         for side, most in zip(split(episodes), (config.frames, HELD_OUT_FRAMES), strict=True)
     )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(optim.seed)
+    with seeded(optim.seed):
         model = PatchDecoder(shape)
     model.mean.copy_(torch.from_numpy(mean_frame(train)))
     state = TrainState(model, optim, runtime, run)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from ..artifacts import write_arrays
+from ..core.actions import Array
 from ..core.dynamics import pairwise_distance
 from ..evaluation.manifest import Trial
 from ..evaluation.videos import load_video
@@ -16,8 +17,6 @@ from ..planner.planner import Planner
 from ..tasks.spec import Simulator
 from .closed_loop import open_loop_frames, opening
 from .decoder import Decoder
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True)

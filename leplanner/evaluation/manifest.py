@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from ..artifacts import digest_json, read_json, write_json
+from ..core.actions import Array
 from ..data.episodes import Episodes, split
 from ..tasks import Task
 from ..tasks.spec import Simulator
 
-Array = np.ndarray
 PROTOCOLS = ("official", "heldout", "nontrivial")
 Numbers = tuple[float, ...]
 

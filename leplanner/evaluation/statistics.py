@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import binomtest
 
-Array = np.ndarray
+from ..core.actions import Array
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def metadata(planner: Planner) -> dict[str, str]:
 def _write(model: Any, path: Path) -> Path:
     import onnx
 
-    onnx.checker.check_model(model)
+    onnx.checker.check_model(model)  # pyright: ignore[reportUnknownMemberType]
     with atomic_path(path) as temporary:
-        onnx.save(model, str(temporary))
+        onnx.save(model, str(temporary))  # pyright: ignore[reportUnknownMemberType]
     return path

@@ -4,6 +4,8 @@ Two regions are compiled, drafting a plan and revising it; each is one graph for
 of a transformer computes the plan's tokens only: nobody reads the others.
 """
 
+# The paper's variables are capital letters.
+# pyright: reportConstantRedefinition=false
 from __future__ import annotations
 
 import math
@@ -14,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..core.dynamics import Dynamics, Imagine, capability
+from ..core.dynamics import Dynamics, Imagine, capability, compiled_region
 from ..core.fast_math import gelu
 from ..core.latent import LatentSpec
 from ..core.problem import Plan, PlanProblem
@@ -31,9 +33,7 @@ class FastPlanner:
         self.model = model
         self._draft, self._revise = self._draft_region, self._revise_region
         if compiled:
-            self._draft, self._revise = (
-                torch.compile(region, dynamic=False, options=options) for region in (self._draft, self._revise)
-            )
+            self._draft, self._revise = (compiled_region(part, options) for part in (self._draft, self._revise))
 
     def __call__(self, problem: PlanProblem, imagine: Imagine) -> tuple[Plan, ...]:
         C, Y, b = self._draft(problem.context, problem.goal)
@@ -76,7 +76,7 @@ class CompiledDynamics:
     def __init__(self, dynamics: Dynamics, options: dict[str, Any] | None = None):
         self.dynamics = dynamics
         self.latent: LatentSpec = dynamics.latent
-        self.rollout = torch.compile(dynamics.rollout, dynamic=False, options=options)
+        self.rollout = compiled_region(dynamics.rollout, options)
 
     def distance(self, latents: Tensor, goal: Tensor) -> Tensor:
         return self.dynamics.distance(latents, goal)
@@ -104,10 +104,11 @@ def _block(block: Block, x: Tensor, keep: int) -> Tensor:
     width = x.shape[-1]
     heads = (block.heads, -1)
     if keep == x.shape[1]:
-        q, k, v = block.qkv(h).unflatten(-1, (3, *heads)).unbind(2)
+        q, k, v = torch.unflatten(block.qkv(h), -1, (3, *heads)).unbind(2)
     else:
-        q = F.linear(h[:, -keep:], block.qkv.weight[:width], block.qkv.bias[:width]).unflatten(-1, heads)
-        k, v = F.linear(h, block.qkv.weight[width:], block.qkv.bias[width:]).unflatten(-1, (2, *heads)).unbind(2)
+        q = F.linear(h[:, -keep:], block.qkv.weight[:width], block.qkv.bias[:width])
+        kv = F.linear(h, block.qkv.weight[width:], block.qkv.bias[width:])
+        q, (k, v) = torch.unflatten(q, -1, heads), torch.unflatten(kv, -1, (2, *heads)).unbind(2)
     x = x[:, -keep:] + block.drop(block.out(_attend(q, k, v)))
     return x + block.drop(block.mlp[2](gelu(block.mlp[0](block.norm2(x)))))
 
@@ -120,4 +121,4 @@ def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     scores = torch.bmm(q, k.transpose(1, 2))
     weights = torch.exp(scores - scores.detach().amax(dim=-1, keepdim=True))
     mixed = torch.bmm(weights, v) / weights.sum(dim=-1, keepdim=True)
-    return mixed.unflatten(0, (batch, heads)).transpose(1, 2).flatten(2)
+    return torch.unflatten(mixed, 0, (batch, heads)).transpose(1, 2).flatten(2)

@@ -6,6 +6,8 @@ C conditioning tokens, Q plan queries, Y plan tokens, b action blocks, z imagine
 goal, R consequence tokens, eta step sizes; F interprets consequences, G refines plans.
 """
 
+# The paper's variables are capital letters.
+# pyright: reportConstantRedefinition=false
 from __future__ import annotations
 
 from dataclasses import dataclass

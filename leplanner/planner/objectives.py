@@ -107,7 +107,7 @@ def deep_supervision_weights(refinements: int) -> Tensor:
 def deep_supervision(losses: Sequence[Tensor]) -> Tensor:
     """The weighted mean of the losses of the draft and of each correction."""
     weights = deep_supervision_weights(len(losses) - 1)
-    return sum((weight * loss for weight, loss in zip(weights.tolist(), losses, strict=True)), torch.zeros(()))
+    return sum((float(weight) * loss for weight, loss in zip(weights, losses, strict=True)), torch.zeros(()))
 
 
 def support_penalty(scores: Tensor, threshold: float) -> Tensor:
@@ -120,7 +120,7 @@ def roughness(blocks: Tensor, steps: int) -> Tensor:
 
     A world sees only where a block ends; a plan may wiggle inside blocks without being charged for it.
     """
-    return blocks.unflatten(-1, (steps, -1)).flatten(1, 2).diff(dim=1).square().mean()
+    return torch.unflatten(blocks, -1, (steps, -1)).flatten(1, 2).diff(dim=1).square().mean()
 
 
 def contexts_before(context: Float[Tensor, "B N *Z"], latents: Float[Tensor, "B H *Z"]) -> Float[Tensor, "B H N *Z"]:

@@ -114,7 +114,7 @@ class Planner:
     @torch.no_grad()
     def encode(self, frames: np.ndarray | Tensor) -> Tensor:
         """uint8 (B, S, S, 3) -> latents (B, *Z), by the planner's engine."""
-        tensor = torch.from_numpy(np.ascontiguousarray(frames)) if isinstance(frames, np.ndarray) else frames
+        tensor = torch.as_tensor(np.ascontiguousarray(frames)) if isinstance(frames, np.ndarray) else frames
         return self._engine().encode(tensor)
 
     def to(self, device: torch.device | str) -> Planner:

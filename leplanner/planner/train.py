@@ -23,7 +23,7 @@ from ..density.mixture import Density
 from ..training.loop import Metrics, OnProgress, TrainState, no_progress, parse_curriculum, stage_at, train_loop
 from ..training.optim import OptimConfig
 from ..training.precision import keep_freed_memory, round_to_half
-from ..training.runtime import Runtime
+from ..training.runtime import Runtime, seeded
 from ..worlds.base import World
 from .fast import FastPlanner, fast_dynamics
 from .model import LePlanner, PlannerConfig
@@ -57,7 +57,7 @@ class PlannerTrainConfig:
     smooth_weight: float = 0.0
     """of changes from one action to the next, which a world that sees only ends of blocks
     cannot judge; not in the paper"""
-    extra_terms: dict[str, float] = field(default_factory=dict)
+    extra_terms: dict[str, float] = field(default_factory=dict[str, float])
     """weights of further registered loss terms, by name"""
     perturb_prob: float = 0.0
     """probability of a problem that begins one imagined block off the reference trajectory; not in the paper"""
@@ -137,7 +137,7 @@ def fit_planner(
     def losses(batch: PlanBatch, generator: torch.Generator) -> dict[str, Tensor]:
         sample = as_sample(batch, state.device)
         if config.perturb_prob:
-            taken = torch.from_numpy(batch.first_block).to(state.device)
+            taken = torch.as_tensor(batch.first_block).to(state.device)
             sample = perturb_starts(sample, taken, dynamics, block, config.perturb_prob, generator)
         plans = forward(sample.problem, imagination(imagined, sample.problem))
         return planner_losses(LossInputs(plans, sample, dynamics, density, block), config)
@@ -187,8 +187,7 @@ def train_planner(
         raise ValueError(f"--init-average is a weight from 0 to 1; got {config.init_average}.")
     train, held_out = plan_windows(world, cache, config.pad_prob, config.recovery_prob, config.far_goal_prob)
     device = runtime.torch_device
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.optim.seed)
+    with seeded(config.optim.seed):
         model = planner_for(world, shape)
     inputs = {"world": world.digest, "data": cache.data_digest} | ({"density": density.digest} if density else {})
     if init is not None:

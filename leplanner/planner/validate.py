@@ -17,7 +17,7 @@ from .objectives import Sample, arrival, block_scores
 
 def as_sample(batch: PlanBatch, device: torch.device) -> Sample:
     context, past, goal, offset, reference, known = (
-        torch.from_numpy(part).to(device)
+        torch.as_tensor(part).to(device)
         for part in (
             batch.context,
             batch.past_blocks,
@@ -46,7 +46,7 @@ class PlannerReport:
 
 
 def _profile(distances: Tensor) -> list[float] | None:
-    return distances.mean(dim=0).tolist() if len(distances) else None
+    return [float(d) for d in distances.mean(dim=0)] if len(distances) else None
 
 
 @torch.no_grad()
@@ -60,7 +60,7 @@ def report_on(model: LePlanner, dynamics: Dynamics, sample: Sample, density: Den
         terminal=[plan.distances[:, -1].mean().item() for plan in plans],
         profile=[_profile(final[offset == q]) for q in range(1, final.shape[1] + 1)],
         off_support=off_support(plans, problem, density) if density else None,
-        step_sizes=model.eta.sigmoid().tolist(),
+        step_sizes=[float(eta) for eta in model.eta.sigmoid()],
     )
 
 

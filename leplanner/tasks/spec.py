@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-Array = np.ndarray
+from ..core.actions import Array
 
 
 class Simulator(Protocol):

@@ -24,7 +24,7 @@ from ..artifacts import atomic_path, folder_lock, is_whole
 from .loggers import Loggers, RunInfo, read_validations
 from .optim import OptimConfig, make_optimizers, make_schedule
 from .precision import autocast, pick_precision
-from .runtime import Runtime
+from .runtime import Runtime, seeded
 
 Item = TypeVar("Item")
 Metrics = dict[str, Any]  # numbers, or lists of them, by name
@@ -67,10 +67,8 @@ class TrainState:
         """One update. `losses` computes the terms, and their sum as "loss"."""
         self.module.train()
         seeds = np.random.SeedSequence([self.config.seed, self.done]).generate_state(2)
-        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(int(seeds[1]))  # dropout
-            with autocast(self.precision, self.device):
-                terms = losses(torch.Generator().manual_seed(int(seeds[0])))
+        with seeded(int(seeds[1]), self.device), autocast(self.precision, self.device):  # the seed is dropout's
+            terms = losses(torch.Generator().manual_seed(int(seeds[0])))
         terms["loss"].backward()
         norm = nn.utils.clip_grad_norm_(self.module.parameters(), self.config.clip)
         metrics: Metrics = {name: value.item() for name, value in terms.items()} | {"gradient_norm": norm.item()}

@@ -7,6 +7,7 @@ import ctypes
 import sys
 import time
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import nn
@@ -77,7 +78,7 @@ def round_to_half(module: nn.Module) -> None:
             tensor.copy_(tensor.half())
 
 
-def autocast(precision: str, device: torch.device) -> contextlib.AbstractContextManager:
+def autocast(precision: str, device: torch.device) -> contextlib.AbstractContextManager[Any]:
     if precision == "bf16":
         return torch.autocast(device.type, torch.bfloat16)
     return contextlib.nullcontext()

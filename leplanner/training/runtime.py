@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,3 +42,11 @@ class Runtime:
     def reduce(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
         """The mean over all processes."""
         return dict(metrics)
+
+
+@contextlib.contextmanager
+def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
+    """Inside, torch's generators start from this seed; afterwards they are as before."""
+    with torch.random.fork_rng(devices=[device] if device is not None and device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield

@@ -117,7 +117,7 @@ class WorldSpec:
     actions: ActionSpec
     pixel_mean: tuple[float, ...] = IMAGENET_MEAN
     pixel_std: tuple[float, ...] = IMAGENET_STD
-    visuals: Mapping[str, Any] = field(default_factory=dict)  # how training frames were drawn
+    visuals: Mapping[str, Any] = field(default_factory=dict[str, Any])  # how training frames were drawn
     grounded: bool = False  # whether a state head helped in training
 
     def __post_init__(self) -> None:
@@ -212,7 +212,7 @@ class World:
     @torch.no_grad()
     def encode(self, frames: np.ndarray | Tensor) -> Tensor:
         """uint8 (B, S, S, 3) -> latents (B, *Z)."""
-        tensor = torch.from_numpy(np.ascontiguousarray(frames)) if isinstance(frames, np.ndarray) else frames
+        tensor = torch.as_tensor(np.ascontiguousarray(frames)) if isinstance(frames, np.ndarray) else frames
         return self.model.encode(normalize(tensor.to(self.device), self.spec))
 
     def rollout(self, context: Tensor, past_blocks: Tensor, plan: Tensor) -> Tensor:

@@ -123,15 +123,15 @@ def finetune_world(
 def rollout_errors(model: Any, batch: RolloutBatch) -> Metrics:
     """Squared error after each block, as a share of what repeating the last real latent would err."""
     imagined, expected = _imagine(model, batch)
-    copied = torch.from_numpy(batch.context[:, -1:]).to(expected.device)
+    copied = torch.as_tensor(batch.context[:, -1:]).to(expected.device)
     other = tuple(axis for axis in range(expected.ndim) if axis != 1)
     errors = (imagined - expected).square().mean(dim=other) / (copied - expected).square().mean(dim=other)
-    return {"held_out_error": errors[0].item(), "held_out_rollout": errors.tolist()}
+    return {"held_out_error": errors[0].item(), "held_out_rollout": [float(error) for error in errors]}
 
 
 def _imagine(model: Any, batch: RolloutBatch) -> tuple[Tensor, Tensor]:
     device = next(model.parameters()).device
     context, past, blocks, expected = (
-        torch.from_numpy(part).to(device) for part in (batch.context, batch.past_blocks, batch.blocks, batch.latents)
+        torch.as_tensor(part).to(device) for part in (batch.context, batch.past_blocks, batch.blocks, batch.latents)
     )
     return model.rollout(context, past, blocks), expected

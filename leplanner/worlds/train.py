@@ -19,7 +19,7 @@ from ..tasks import Task
 from ..training.loop import OnProgress, TrainState, no_progress, train_loop
 from ..training.optim import OptimConfig
 from ..training.precision import keep_freed_memory, round_to_half
-from ..training.runtime import Runtime
+from ..training.runtime import Runtime, seeded
 from .base import FAMILIES, World, WorldSpec, normalize, save_world
 from .validate import calibrate, probe_rows, validate
 
@@ -96,17 +96,17 @@ def train_world(
     targets = _probe_targets(task, episodes, train) if config.grounding else None
     settings = [dataclasses.asdict(part) for part in (objective, config)]
     run = digest_json([spec.to_json(), *settings, episodes.digest, task.probe_names if config.grounding else None])
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.optim.seed)
+    with seeded(config.optim.seed):
         parts = TrainedParts(kind.build(network), spec.latent.size, targets.shape[1] if targets is not None else 0)
     model = parts.model
-    state = TrainState(parts.to(memory_format=torch.channels_last), config.optim, runtime, run)  # pyright: ignore[reportCallIssue]
+    parts.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+    state = TrainState(parts, config.optim, runtime, run)
 
     def losses(batch: WorldBatch, generator: torch.Generator) -> dict[str, Tensor]:
-        pixels = normalize(torch.from_numpy(batch.frames).flatten(0, 1).to(state.device), spec)
-        pixels = pixels.contiguous(memory_format=torch.channels_last).unflatten(0, batch.frames.shape[:2])
-        blocks = torch.from_numpy(batch.blocks).to(state.device)
-        known = torch.from_numpy(targets[batch.rows]).to(state.device) if targets is not None else None
+        pixels = normalize(torch.as_tensor(batch.frames).flatten(0, 1).to(state.device), spec)
+        pixels = torch.unflatten(pixels.contiguous(memory_format=torch.channels_last), 0, batch.frames.shape[:2])
+        blocks = torch.as_tensor(batch.blocks).to(state.device)
+        known = torch.as_tensor(targets[batch.rows]).to(state.device) if targets is not None else None
         return world_loss(parts, pixels, blocks, known, config, objective, generator, runtime)
 
     def look() -> dict[str, float]:

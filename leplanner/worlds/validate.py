@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..core.actions import Array
 from ..data.episodes import Episodes, read_frames
 from ..data.windows import WorldBatch, WorldWindows
 from ..tasks import Task
@@ -32,16 +33,20 @@ def calibrate(model: Any, spec: WorldSpec, windows: WorldWindows, objective: Any
     rng, generator = np.random.default_rng(1), torch.Generator().manual_seed(1)
     for _ in range(batches if norms else 0):
         latents, blocks = _encode_batch(model, spec, windows.draw(rng, 64))
-        model.losses(latents, blocks, objective, generator, lambda batch: batch)  # passes through all that is trained
+        model.losses(latents, blocks, objective, generator, _whole_batch)  # passes through all that is trained
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
     model.eval()
 
 
+def _whole_batch(batch: Tensor) -> Tensor:
+    return batch
+
+
 def _encode_batch(model: Any, spec: WorldSpec, batch: WorldBatch) -> tuple[Tensor, Tensor]:
     device = next(model.parameters()).device
-    frames = normalize(torch.from_numpy(batch.frames).flatten(0, 1).to(device), spec)
-    return model.encode(frames).unflatten(0, batch.frames.shape[:2]), torch.from_numpy(batch.blocks).to(device)
+    frames = normalize(torch.as_tensor(batch.frames).flatten(0, 1).to(device), spec)
+    return model.encode(frames).unflatten(0, batch.frames.shape[:2]), torch.as_tensor(batch.blocks).to(device)
 
 
 @torch.no_grad()
@@ -61,8 +66,8 @@ def validate(model: Any, spec: WorldSpec, windows: WorldWindows, count: int = 25
 
 @torch.no_grad()
 def probe_rows(
-    model: Any, spec: WorldSpec, task: Task, episodes: Episodes, train: np.ndarray, held_out: np.ndarray, max_rows: int
-) -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
+    model: Any, spec: WorldSpec, task: Task, episodes: Episodes, train: Array, held_out: Array, max_rows: int
+) -> tuple[Array, Array, tuple[int, int]]:
     """Ridge regression from latents to the state, fitted on training episodes and measured on held-out ones: the error
     and the spread of each quantity, and how many rows each side had."""
     if episodes.states is None:
@@ -70,11 +75,11 @@ def probe_rows(
     model.eval()
     device = next(model.parameters()).device
     rng = np.random.default_rng(0)
-    sides = []
+    sides: list[tuple[Array, Array]] = []
     for chosen in (train, held_out):
         rows = np.sort(rng.permutation(episodes.episode_rows(chosen))[:max_rows])
         parts = [
-            model.encode(normalize(torch.from_numpy(read_frames(episodes, part)).to(device), spec))
+            model.encode(normalize(torch.as_tensor(read_frames(episodes, part)).to(device), spec))
             .float()
             .flatten(1)
             .cpu()
@@ -87,7 +92,7 @@ def probe_rows(
     return rmse, y_test.std(axis=0), (len(x), len(x_test))
 
 
-def ridge(x: np.ndarray, y: np.ndarray, strength: float = 1e-8) -> Callable[[np.ndarray], np.ndarray]:
+def ridge(x: Array, y: Array, strength: float = 1e-8) -> Callable[[Array], Array]:
     """Least squares with an intercept. `strength`, relative to the mean variance of a feature, only keeps the system
     solvable: there are many more rows than features, and shrinking would hide what directions
     of small variance hold."""
@@ -95,5 +100,9 @@ def ridge(x: np.ndarray, y: np.ndarray, strength: float = 1e-8) -> Callable[[np.
     center, level = x.mean(axis=0), y.mean(axis=0)
     gram = (x - center).T @ (x - center)
     gram += strength * np.trace(gram) / len(gram) * np.eye(len(gram))
-    weights = np.linalg.solve(gram, (x - center).T @ (y - level))
-    return lambda new: (new.astype(np.float64) - center) @ weights + level
+    weights = cast(Array, np.linalg.solve(gram, (x - center).T @ (y - level)))
+
+    def predict(new: Array) -> Array:
+        return (new.astype(np.float64) - center) @ weights + level
+
+    return predict

@@ -43,7 +43,7 @@ class OnnxEngine:
         world: Any = self.dynamics
         check_frames(frames, world.spec)
         session = self._session("encoder", lambda: encoder_model(world, "B", {}))
-        return torch.from_numpy(session.run(["latents"], {"frames": frames.cpu().contiguous().numpy()})[0])
+        return torch.as_tensor(session.run(["latents"], {"frames": frames.cpu().contiguous().numpy()})[0])
 
     def _session(self, name: str, make: Any) -> Any:
         if name not in self.sessions:
@@ -55,16 +55,15 @@ def _run(session: Any, outputs: list[str], inputs: dict[str, Tensor]) -> list[Te
     known = {value.name for value in session.get_inputs()}  # a world that ignores past blocks has no such input
     arrays = {name: np.ascontiguousarray(value.cpu().numpy(), np.float32) for name, value in inputs.items()}
     fed = {name: array for name, array in arrays.items() if name in known}
-    return [torch.from_numpy(array) for array in session.run(outputs, fed)]
+    return [torch.as_tensor(array) for array in session.run(outputs, fed)]
 
 
 def onnx_session(model: bytes | str) -> Any:
     """With as many threads as torch has now."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
+    runtime: Any = importlib.import_module("onnxruntime")  # it has no types
+    options = runtime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def missing_packages() -> str | None:

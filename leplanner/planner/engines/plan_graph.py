@@ -1,5 +1,7 @@
 """A whole plan as one ONNX graph: draft, K corrections, and every imagined block between them."""
 
+# The paper's variables are capital letters.
+# pyright: reportConstantRedefinition=false
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -50,7 +52,7 @@ def plan_graph(model: LePlanner, world: LayOut, batch: int | str, metadata: dict
     world_graph, planner = world(g), _PlannerGraph(g, model)
     prepared = world_graph.prepare(context, past)
     C = planner.condition(context, goal)
-    Y = planner.draft(C)
+    Y, b, z, d = planner.draft(C), "", "", ""
     for k in range(c.refinements + 1):
         b = planner.decode(Y)
         z = world_graph.rollout(prepared, b, c.horizon)

@@ -5,6 +5,8 @@ A world needs nothing but a rollout and a distance that torch can trace. Equal w
 one example and drops whatever else the code could do, so every part is compared with torch on other inputs.
 """
 
+# The paper's variables are capital letters.
+# pyright: reportConstantRedefinition=false
 from __future__ import annotations
 
 import builtins
@@ -13,7 +15,7 @@ import copy
 import hashlib
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import torch
@@ -152,7 +154,7 @@ def _traced(
     with warnings.catch_warnings(), torch.no_grad(), _traced_lengths():
         warnings.simplefilter("ignore")  # checks of shapes become constants, which is what they are here
         try:
-            torch.onnx.export(
+            torch.onnx.export(  # pyright: ignore[reportUnknownMemberType]
                 module.eval(),
                 tuple(inputs.values()),
                 file,  # type: ignore[arg-type]  # a file object, which its annotation forgets
@@ -195,14 +197,15 @@ def _check(
         return torch.randint(0, 256, shape, generator=generator, dtype=example.dtype)
 
     others = {name: other(name, example) for name, example in inputs.items()}
-    expected = module(*others.values())
+    result = module(*others.values())
+    expected: Sequence[Tensor] = [result] if isinstance(result, Tensor) else result
     try:
         session = onnx_session(graph)
         known = {value.name for value in session.get_inputs()}
         actual = session.run(outputs, {name: value.numpy() for name, value in others.items() if name in known})
     except Exception as error:  # ONNX Runtime's errors have no common type
         raise ValueError(_untraceable(f"the graph does not run: {_first_line(error)}")) from error
-    pairs = zip(expected if isinstance(expected, tuple) else (expected,), map(torch.from_numpy, actual), strict=True)
+    pairs = zip(expected, map(torch.as_tensor, actual), strict=True)
     for name, (ours, theirs) in zip(outputs, pairs, strict=True):
         if ours.shape != theirs.shape or (ours - theirs).abs().max() > TOLERANCE * ours.abs().max().clamp(min=1.0):
             raise ValueError(_untraceable(f"{name} of the graph differs from torch's"))
@@ -221,12 +224,13 @@ def _first_line(error: Exception) -> str:
 
 
 @contextlib.contextmanager
-def _traced_lengths() -> Iterator[None]:
+def _traced_lengths() -> Generator[None]:
     """Inside, `len(tensor)` is traced as the tensor's first dimension. Python's own returns a number, so the example's
     batch size would become a constant of the graph."""
 
     def length(value: Any) -> Any:
-        return value.shape[0] if isinstance(value, Tensor) and torch.jit.is_tracing() else _LEN(value)
+        tracing = torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
+        return value.shape[0] if isinstance(value, Tensor) and tracing else _LEN(value)
 
     builtins.len = length
     try:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...core.dynamics import mean_squared_distance
+from ...core.dynamics import compiled_region, mean_squared_distance
 from ...core.fast_math import gelu
 from ...core.latent import LatentSpec
 from .model import ConditionalBlock, LeWM
@@ -59,7 +59,7 @@ class FastRollout(nn.Module):
             self._keep("project_out", last.weight, last.bias)
             self.register_buffer("position", model.predictor.pos_embedding[0].clone())
         self.to(model.predictor.pos_embedding.device)
-        self._run = torch.compile(self._imagine, dynamic=False, options=options) if compiled else self._imagine
+        self._run = compiled_region(self._imagine, options) if compiled else self._imagine
 
     def rollout(self, context: Tensor, past_blocks: Tensor, plan: Tensor) -> Tensor:
         return self.prepare(context, past_blocks)(plan)
@@ -88,7 +88,7 @@ class FastRollout(nn.Module):
     def _modulate(self, blocks: Tensor) -> Tensor:
         """(B, T, A) -> (B, T, depth, 6, D): what an action block does to every layer that sees it."""
         embedded = self._linear("embed_out", F.silu(self._linear("embed_in", blocks)))
-        return self._linear("modulate", F.silu(embedded)).unflatten(-1, (self.depth, 6, self.width))
+        return torch.unflatten(self._linear("modulate", F.silu(embedded)), -1, (self.depth, 6, self.width))
 
     def _prefixes(self, context: Tensor, past: Tensor) -> list[list[KeysValues]]:
         """For each window that still holds real frames, keys and values of those that leave by an executed block,
@@ -130,7 +130,7 @@ class FastRollout(nn.Module):
             if i < self.depth - 1:
                 q, k, v = self._split(self._linear(f"qkv{i}", h), 3)
             else:  # only the last token is read
-                q = self._linear(f"q{i}", h[:, -1:]).unflatten(-1, (self.heads, -1))
+                q = torch.unflatten(self._linear(f"q{i}", h[:, -1:]), -1, (self.heads, -1))
                 k, v = self._split(self._linear(f"kv{i}", h), 2)
                 x, mod = x[:, -1:], mod[:, -1:]
             if prefix:
@@ -148,7 +148,7 @@ class FastRollout(nn.Module):
         return x + mod[:, :, 5] * self._linear(f"down{i}", gelu(self._linear(f"up{i}", h)))
 
     def _split(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:
-        return x.unflatten(-1, (parts, self.heads, -1)).unbind(dim=2)
+        return torch.unflatten(x, -1, (parts, self.heads, -1)).unbind(dim=2)
 
     def _keep(self, name: str, weight: Tensor, bias: Tensor) -> None:
         self.register_buffer(f"{name}_weight", weight.detach().clone())

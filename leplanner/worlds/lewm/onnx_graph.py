@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 
 from ...core.onnx_builder import Graph, causal
@@ -33,12 +32,12 @@ class RolloutGraph:
             return latents, []
         past = self._modulate(past_blocks)
         mods = [g.slice(past, j, j + 1) for j in range(real)]
-        prefixes = []
+        prefixes: list[list[tuple[str, str]]] = []
         for first in range(real):
             count = real - first
             x = g.op("Add", g.concat(latents[first:real], 1), g.constant(self.fast.position[:count]))
             parts = g.split(g.concat(mods[first:], 1), 6 * self.depth)
-            cached = []
+            cached: list[tuple[str, str]] = []
             for i in range(self.depth):
                 mod = parts[6 * i : 6 * i + 6]
                 h = self._attention_input(x, mod)
@@ -168,7 +167,7 @@ def _keypoints(g: Graph, encoder: KeypointEncoder, pixels: str) -> str:
     heat = g.op("Mul", heat, g.constant(encoder.log_sharpness.exp()))
     moments = g.op("MatMul", g.op("Softmax", heat, axis=-1), g.constant(encoder.moments))
     x, y, xx, yy, xy = g.split(moments, 5)
-    ten, tenth = g.constant(np.float32(10.0).reshape(1)), g.constant(np.float32(0.1).reshape(1))
+    ten, tenth = g.constant(torch.tensor([10.0])), g.constant(torch.tensor([0.1]))
     spread = [
         g.op("Mul", g.op("Sub", square, g.op("Mul", *pair)), ten)
         for square, pair in ((xx, (x, x)), (yy, (y, y)), (xy, (x, y)))

@@ -11,7 +11,7 @@ import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard, cast
 
 import torch
 from torch import Tensor
@@ -74,7 +74,7 @@ _NEW_TO_OLD = (
 
 
 def rename(tensors: dict[str, Tensor], rules: tuple[tuple[str, str], ...]) -> dict[str, Tensor]:
-    renamed = {}
+    renamed: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         for pattern, replacement in rules:
             name = re.sub(pattern, replacement, name)
@@ -125,14 +125,18 @@ def _read_weights(folder: Path) -> tuple[dict[str, Tensor], Path]:
             f"{path} was not loaded: it is damaged or holds Python objects besides tensors, which could run code on "
             f"loading ({str(error).splitlines()[0]}). Ask its author for a plain state_dict or safetensors."
         ) from error
-    if not isinstance(value, dict) or not all(isinstance(tensor, Tensor) for tensor in value.values()):
+    if not _is_dict(value) or not all(isinstance(tensor, Tensor) for tensor in value.values()):
         raise ValueError(f"{path} is not a state_dict of tensors; found {type(value).__name__}.")
     return value, path
 
 
+def _is_dict(value: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
 def model_config(config: Any, source: str) -> LeWMConfig:
     """Reads sizes out of a hydra config without instantiating anything."""
-    if not isinstance(config, dict):
+    if not _is_dict(config):
         raise ValueError(f"{source} is not a mapping of model parts.")
     _check_parts(config, "", source)
     parts = {
@@ -172,7 +176,7 @@ def model_config(config: Any, source: str) -> LeWMConfig:
 
 
 def _check_parts(value: Any, place: str, source: str) -> None:
-    if isinstance(value, dict):
+    if _is_dict(value):
         target = value.get("_target_")
         if target is not None and target not in ALLOWED_TARGETS.get(place, ()):
             raise ValueError(
@@ -189,13 +193,13 @@ def _check_parts(value: Any, place: str, source: str) -> None:
                     "would change what it computes."
                 )
     elif isinstance(value, list):
-        for inner in value:
+        for inner in cast(list[Any], value):
             _check_parts(inner, f"{place}[]", source)
 
 
 def _part(config: dict[str, Any], name: str, source: str) -> dict[str, Any]:
     part = config.get(name)
-    if not isinstance(part, dict):
+    if not _is_dict(part):
         raise ValueError(
             f"{source} has no part {name!r}; a LeWM config has encoder, predictor, "
             "action_encoder, projector, pred_proj."
@@ -213,7 +217,7 @@ def _whole(part: dict[str, Any], name: str, source: str) -> int:
 def _vit_config(encoder: dict[str, Any], source: str) -> ViTConfig:
     if "config" in encoder:  # transformers.ViTModel
         inner = encoder["config"]
-        if not isinstance(inner, dict):
+        if not _is_dict(inner):
             raise ValueError(f"{source}: encoder.config must be the settings of a ViT; found {inner!r}.")
         width, depth, heads = (
             _whole(inner, n, source) for n in ("hidden_size", "num_hidden_layers", "num_attention_heads")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 
 def sigreg(latents: Tensor, projections: int, generator: torch.Generator, knots: int = 17) -> Tensor:
@@ -13,7 +14,7 @@ def sigreg(latents: Tensor, projections: int, generator: torch.Generator, knots:
     [0, 3] by the trapezoid rule. It needs the whole batch: gather it under data parallelism.
     """
     directions = torch.randn(latents.shape[-1], projections, generator=generator, dtype=torch.float32)
-    directions = (directions / directions.norm(dim=0)).to(latents)
+    directions = functional.normalize(directions, dim=0).to(latents)
     t = torch.linspace(0, 3, knots, dtype=latents.dtype, device=latents.device)
     normal = torch.exp(-t.square() / 2)
     weights = torch.full_like(t, 2 * 3 / (knots - 1)) * normal
