@@ -9,6 +9,7 @@ from support import encode_with, small_world
 
 import leplanner.baselines  # noqa: F401  (registers every method)
 from leplanner.control.loaded import LoadedPlanner
+from leplanner.core import registry as registry_module
 from leplanner.data.cache import build_cache
 from leplanner.data.collect import CollectConfig, collect
 from leplanner.data.episodes import Episodes
@@ -18,6 +19,7 @@ from leplanner.pipeline.presets import get_preset
 from leplanner.planner.planner import planner_for
 from leplanner.tasks import TASKS
 from leplanner.tasks.swm_runtime import import_swm
+from leplanner.worlds import FAMILIES
 
 import_swm()  # before pytest's own warning filter sees swm's import
 
@@ -64,6 +66,17 @@ def tiny_cache(tiny_world, tworoom, tmp_path_factory):
 def tiny_planner(tiny_world):
     torch.manual_seed(0)
     return LoadedPlanner(tiny_world, planner_for(tiny_world, get_preset(TASKS["tworoom"], "tiny").planner))
+
+
+@pytest.fixture(scope="module")
+def forgets_registrations():
+    """What a module registers is unknown to the others."""
+    registries = (TASKS, FAMILIES)
+    items, named = [dict(registry._items) for registry in registries], list(registry_module._plugins)
+    yield
+    for registry, known in zip(registries, items, strict=True):
+        registry._items = known
+    registry_module._plugins[:] = named
 
 
 @pytest.fixture

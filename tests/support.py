@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from leplanner.core.actions import ActionSpec
 from leplanner.core.config import changed
 from leplanner.data.episodes import Episodes
 from leplanner.pipeline.presets import get_preset
@@ -28,6 +29,10 @@ def small_world(episodes: Episodes, folder: Path, **changes) -> World:
 def encode_with(world: World):
     """As `build_cache` wants it."""
     return lambda frames: world.encode(frames).float().cpu().numpy()
+
+
+def action_spec(mean=(0.0, 0.0), std=(1.0, 1.0), block: int = 5) -> ActionSpec:
+    return ActionSpec(tuple(mean), tuple(std), (-1.0, -1.0), (1.0, 1.0), block)
 
 
 def synthetic_episodes(

@@ -14,30 +14,16 @@ import torch
 import leplanner as lp
 from leplanner.artifacts import read_json
 from leplanner.cli.main import main
-from leplanner.core import registry as registry_module
 from leplanner.planner.checks import check_dynamics, check_planner
 from leplanner.planner.engines import random_problem
-from leplanner.tasks import TASKS
-from leplanner.worlds import FAMILIES
 
 TASK = "own_task:TASK"
 SHAPES = {"linear": (8,), "tokens": (4, 8)}
 CHOICE = {"linear": "own_families:LINEAR", "tokens": "own_families:TOKENS"}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def forgotten():
-    """What these tests register is unknown to the others."""
-    registries = (TASKS, FAMILIES)
-    items, named = [dict(registry._items) for registry in registries], list(registry_module._plugins)
-    yield
-    for registry, known in zip(registries, items, strict=True):
-        registry._items = known
-    registry_module._plugins[:] = named
-
-
 @pytest.fixture(scope="module", params=SHAPES)
-def run(request, tmp_path_factory) -> tuple[str, Path]:
+def run(request, tmp_path_factory, forgets_registrations) -> tuple[str, Path]:
     base = tmp_path_factory.mktemp(request.param)
     words = ["run", TASK, "--scale", "tiny", "--family", CHOICE[request.param], "--out", str(base)]
     assert main([*words, "--trials", "2", "--search-trials", "0", "--offset", "10", "--workers", "1"]) == 0
