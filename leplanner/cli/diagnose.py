@@ -17,7 +17,7 @@ from .stages import Flat
 
 @dataclass(frozen=True)
 class Diagnose:
-    """When do plans arrive, what does each correction buy, where does the closed loop settle,
+    """When do plans arrive, what does each refinement buy, where does the closed loop settle,
     how far does imagination drift?
 
     On held-out problems of the dataset and in the environment; trials are of another seed than evaluations use. Writes

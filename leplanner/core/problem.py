@@ -36,7 +36,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class PlanTrace:
-    """The draft and every correction of it."""
+    """The draft and every refinement of it."""
 
     plans: tuple[Plan, ...]  # K+1
 

@@ -1,4 +1,4 @@
-"""What a planner does in imagination, on held-out problems: when plans arrive, and what corrections gain."""
+"""What a planner does in imagination, on held-out problems: when plans arrive, and what refinements gain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..planner.validate import as_sample, off_support, report_on
 
 @dataclass(frozen=True)
 class DepthRow:
-    """What correction k returns; beyond the trained depth the loop goes on with its last step size."""
+    """What refinement k returns; beyond the trained depth the loop goes on with its last step size."""
 
     k: int
     terminal: float  # mean d_H
@@ -51,7 +51,7 @@ class ImaginedTables:
     profile_counts: list[int]
     depth: list[DepthRow]
     magnitudes: list[float]  # mean absolute standardized action, by block of the final plan
-    off_support: float | None  # share of blocks that the density does not support; None without density or corrections
+    off_support: float | None  # share of blocks that the density does not support; None without density or refinements
     beside_the_data: BesideTheData
 
 
@@ -80,7 +80,7 @@ def imagined_tables(
 
 
 def deeper_plans(model: LePlanner, problem: PlanProblem, imagine: Imagine, depth: int) -> list[Plan]:
-    """As `LePlanner.forward`, for any number of corrections."""
+    """As `LePlanner.forward`, for any number of refinements."""
     C = model.conditioning(problem.context, problem.goal)
     Y = model.initial_plan(C)
     plans: list[Plan] = []
@@ -90,7 +90,7 @@ def deeper_plans(model: LePlanner, problem: PlanProblem, imagine: Imagine, depth
         plans.append(Plan(b, z, d))
         if k < depth and model.config.refinements:
             step = model.eta[min(k, model.config.refinements - 1)].sigmoid()
-            Y = Y + step * model.correction(Y, model.interpret(Y, z, d, problem.goal, C), C)
+            Y = Y + step * model.plan_update(Y, model.interpret(Y, z, d, problem.goal, C), C)
     return plans
 
 

@@ -29,7 +29,7 @@ class Panel:
     reencoded: Array  # (H, S, S, 3) the actual frames, encoded and decoded
     imagined: Array  # (H, S, S, 3) decoded
     drift: Array  # (H,) distance of imagined and real latents, in the world's own measure
-    terminal: Array  # (K+1, S, S, 3) where the plan ends after each correction, decoded
+    terminal: Array  # (K+1, S, S, 3) where the plan ends after each refinement, decoded
     terminal_distance: Array  # (K+1,) to the goal
 
 

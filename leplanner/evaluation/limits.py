@@ -23,7 +23,7 @@ from ..training.precision import matmul_gflops
 class PlanWork:
     gflop: float
     weights_mb: (
-        float  # weights read, each time they are: a correction reads the planner's again, a block the predictor's
+        float  # weights read, each time they are: a refinement reads the planner's again, a block the predictor's
     )
 
 

@@ -24,6 +24,10 @@ class Metric:
     title: str
     kind: Literal["rate", "value"]
     compute: Callable[[Task, np.ndarray, np.ndarray], Any]  # (task, states (T+1, S), goal (S,))
+    in_task_units: bool = False  # a value in the unit of the task's error
+
+    def title_in(self, unit: str) -> str:
+        return f"{self.title}, {unit}" if self.in_task_units and unit else self.title
 
 
 METRICS: Registry[Metric] = Registry("metric", "leplanner.metrics")
@@ -35,8 +39,8 @@ def score_states(task: Task, states: np.ndarray, goal: np.ndarray) -> dict[str, 
     return {metric.name: metric.compute(task, states, goal) for metric in METRICS.values()}
 
 
-def rate_metrics() -> list[Metric]:
-    return [metric for metric in METRICS.values() if metric.kind == "rate"]
+def metrics_of(kind: Literal["rate", "value"]) -> list[Metric]:
+    return [metric for metric in METRICS.values() if metric.kind == kind]
 
 
 def _reached(task: Task, states: np.ndarray, goal: np.ndarray) -> np.ndarray:
@@ -64,6 +68,12 @@ for metric in (
         lambda task, states, goal: bool(task.strict(states, goal)) if task.strict else None,
     ),
     Metric("first_success", "first success, step", "value", _first),
-    Metric("final_error", "final error", "value", lambda task, states, goal: float(task.error(states[-1], goal))),
+    Metric(
+        "final_error",
+        "final error",
+        "value",
+        lambda task, states, goal: float(task.error(states[-1], goal)),
+        in_task_units=True,
+    ),
 ):
     METRICS.register(metric)

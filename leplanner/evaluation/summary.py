@@ -11,7 +11,7 @@ import numpy as np
 
 from ..artifacts import command_line, provenance
 from ..control.methods import METHODS
-from .metrics import HEADLINE, METRICS
+from .metrics import HEADLINE, METRICS, metrics_of
 from .runner import TrialRow
 from .statistics import PairedDifference, Rate, paired_difference, wilson
 
@@ -69,14 +69,10 @@ def _summary(method: str, replan: int, group: Group, references: dict[int, Group
         trials=len(mine),
         rates={
             m.name: wilson(sum(map(bool, known[m.name])), len(known[m.name]))
-            for m in METRICS.values()
-            if m.kind == "rate" and known[m.name]
+            for m in metrics_of("rate")
+            if known[m.name]
         },
-        values={
-            m.name: float(np.median(known[m.name])) if known[m.name] else None
-            for m in METRICS.values()
-            if m.kind == "value"
-        },
+        values={m.name: float(np.median(known[m.name])) if known[m.name] else None for m in metrics_of("value")},
         differences={m: _difference(group, other) for m, other in compared.items() if group.keys() & other.keys()},
         transitions_per_plan=float(column("transitions_per_plan").mean()),
         encode_ms=float(np.median(column("encode_ms"))),

@@ -17,10 +17,10 @@ EVERY = 2  # environment steps between two frames
 
 @dataclass(frozen=True)
 class PlanTraceLog:
-    """Of every decision, what each correction imagined; nothing for methods that do not correct plans."""
+    """Of every decision, what each refinement imagined; nothing for methods that do not refine plans."""
 
     decided: np.ndarray  # (n,) environment steps done at each decision
-    distances: np.ndarray  # (n, K+1, H) to the goal, after each block of the draft and of each correction
+    distances: np.ndarray  # (n, K+1, H) to the goal, after each block of the draft and of each refinement
     imagined: np.ndarray  # (n, H, *Z) fp16 latents of the plan that was decided for
 
     @staticmethod

@@ -34,7 +34,7 @@ class DiagnosisConfig:
     trials: int = 20
     """episodes in the environment; 0: none"""
     depth: int = 10
-    """corrections to look at, beyond those the planner was trained with"""
+    """refinements to look at, beyond those the planner was trained with"""
     offset: int = 25
     """environment actions from start to goal in the data"""
     seed: int = 1000

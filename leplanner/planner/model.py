@@ -1,4 +1,4 @@
-"""LePlanner: drafts a plan, imagines it through a frozen world model, and corrects it K times.
+"""LePlanner: drafts a plan, imagines it through a frozen world model, and refines it K times.
 
 The paper's section 3.2 and its algorithm, in its order and with its letters:
 B batch, N context frames, H blocks in a plan, K refinements, A block size, Z the latent's shape, W width;
@@ -61,7 +61,7 @@ class LePlanner(nn.Module):
         self.refine_in = nn.Linear(2 * W, W)
         self.refine = Transformer(config)  # G, likewise
         self.delta_head = nn.Linear(W, W)
-        nn.init.normal_(self.delta_head.weight, std=0.01)  # corrections start small, yet F gets gradient at once
+        nn.init.normal_(self.delta_head.weight, std=0.01)  # refinements start small, yet F gets gradient at once
         nn.init.zeros_(self.delta_head.bias)
         self.action_head = nn.Sequential(nn.LayerNorm(W), nn.Linear(W, W), nn.GELU(), nn.Linear(W, actions.block_dim))
         self.eta = nn.Parameter(torch.zeros(config.refinements))
@@ -69,7 +69,7 @@ class LePlanner(nn.Module):
         self.register_buffer("action_scale", actions.scale, persistent=False)
 
     def forward(self, problem: PlanProblem, imagine: Imagine) -> tuple[Plan, ...]:
-        """The draft and its K corrections; each rolls H blocks through the world model."""
+        """The draft and its K refinements; each rolls H blocks through the world model."""
         C = self.conditioning(problem.context, problem.goal)
         Y = self.initial_plan(C)
         plans: list[Plan] = []
@@ -79,7 +79,7 @@ class LePlanner(nn.Module):
             plans.append(Plan(b, z, d))
             if k < self.config.refinements:
                 R = self.interpret(Y, z, d, problem.goal, C)
-                Y = Y + self.eta[k].sigmoid() * self.correction(Y, R, C)
+                Y = Y + self.eta[k].sigmoid() * self.plan_update(Y, R, C)
         return tuple(plans)
 
     def conditioning(self, context: Float[Tensor, "B N *Z"], goal: Float[Tensor, "B *Z"]) -> Float[Tensor, "B N+1 W"]:
@@ -103,7 +103,7 @@ class LePlanner(nn.Module):
         features = torch.cat([Y, seen, seen - self.read(goal).unsqueeze(1), d.unsqueeze(-1)], dim=-1)
         return self.consequence(self.consequence_in(features), C)
 
-    def correction(self, Y: Tensor, R: Tensor, C: Tensor) -> Tensor:
+    def plan_update(self, Y: Tensor, R: Tensor, C: Tensor) -> Tensor:
         """Delta Y, from all H plan tokens and their consequences together."""
         return self.delta_head(self.refine(self.refine_in(torch.cat([Y, R], dim=-1)), C))
 

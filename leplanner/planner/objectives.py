@@ -38,7 +38,7 @@ class Objective:
 
 @dataclass(frozen=True)
 class LossInputs:
-    plans: tuple[Plan, ...]  # the draft and its corrections
+    plans: tuple[Plan, ...]  # the draft and its refinements
     sample: Sample
     dynamics: Dynamics
     density: Density | None
@@ -99,13 +99,13 @@ def tracking_loss(
 
 
 def deep_supervision_weights(refinements: int) -> Tensor:
-    """rho_k = 2^k over their sum, for k = 0..K: later corrections count more, every one counts."""
+    """rho_k = 2^k over their sum, for k = 0..K: later refinements count more, every one counts."""
     rho = 2.0 ** torch.arange(refinements + 1)
     return rho / rho.sum()
 
 
 def deep_supervision(losses: Sequence[Tensor]) -> Tensor:
-    """The weighted mean of the losses of the draft and of each correction."""
+    """The weighted mean of the losses of the draft and of each refinement."""
     weights = deep_supervision_weights(len(losses) - 1)
     return sum((float(weight) * loss for weight, loss in zip(weights, losses, strict=True)), torch.zeros(()))
 
@@ -130,7 +130,7 @@ def contexts_before(context: Float[Tensor, "B N *Z"], latents: Float[Tensor, "B 
 
 
 def block_scores(plans: tuple[Plan, ...], problem: PlanProblem, density: Density) -> Tensor:
-    """Density scores of every block of the corrected plans, in the contexts imagined before them: (K, B, H)."""
+    """Density scores of every block of the refined plans, in the contexts imagined before them: (K, B, H)."""
     contexts = torch.stack([contexts_before(problem.context, plan.latents) for plan in plans[1:]])
     return density.score(contexts, torch.stack([plan.blocks for plan in plans[1:]]))
 
@@ -148,7 +148,7 @@ def _check_offsets(distances: Tensor, offset: Tensor) -> None:
 
 def _support(inputs: LossInputs) -> Tensor | None:
     if inputs.density is None or len(inputs.plans) == 1:
-        return None  # without corrections nothing is kept within the data's support
+        return None  # without refinements nothing is kept within the data's support
     return support_penalty(block_scores(inputs.plans, inputs.sample.problem, inputs.density), inputs.density.threshold)
 
 

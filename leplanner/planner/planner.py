@@ -30,7 +30,7 @@ from .model import LePlanner, PlannerConfig
 
 
 class Planner:
-    """`dynamics` imagines, `model` drafts and corrects. Both are frozen here; `plan` computes no gradients.
+    """`dynamics` imagines, `model` drafts and refines. Both are frozen here; `plan` computes no gradients.
 
     With a `World` as its dynamics it also encodes frames and has a digest; a bundle is such a planner on disk.
     """
@@ -81,7 +81,7 @@ class Planner:
 
     @property
     def transitions_per_plan(self) -> int:
-        """Predictor transitions that a plan imagines: every draft and correction, block by block."""
+        """Predictor transitions that a plan imagines: every draft and refinement, block by block."""
         return (self.model.config.refinements + 1) * self.model.config.horizon
 
     @overload
@@ -91,7 +91,7 @@ class Planner:
 
     @torch.no_grad()
     def plan(self, problem: PlanProblem, record: Literal["final", "trace"] = "final") -> Plan | PlanTrace:
-        """The final plan, or with record="trace" the draft and every correction of it, by the plain model."""
+        """The final plan, or with record="trace" the draft and every refinement of it, by the plain model."""
         if record not in ("final", "trace"):
             raise ValueError(f'record must be "final" or "trace"; got {record!r}.')
         self._check(problem)

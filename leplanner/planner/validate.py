@@ -36,7 +36,7 @@ class PlannerReport:
     arrival: list[float]  # mean d_q, for each k
     terminal: list[float]  # mean d_H, for each k
     profile: list[list[float] | None]  # [q - 1][j - 1]: mean d_j of the final plan for goals q blocks away, if any
-    off_support: float | None  # share of the corrected plans' blocks that score above the threshold
+    off_support: float | None  # share of the refined plans' blocks that score above the threshold
     step_sizes: list[float]  # sigma(eta_k)
 
     @property

@@ -81,7 +81,7 @@ def _summary(config: dict[str, Any], making: Making) -> list[str]:
         f"The world model, of the {family} family (`{making.family}`), encodes a frame of {spec.frame_size} px as "
         f"{_latent(spec.latent)}.",
         f"The planner, of width {planner['width']}, drafts {planner['horizon']} blocks of {spec.actions.block} actions "
-        f"and corrects them {planner['refinements']} times.",
+        f"and refines them {planner['refinements']} times.",
         f'Load it with `leplanner.load(FOLDER)`, or `leplanner.load("{task.name}")` if it ships with the package.',
     ]
 

@@ -109,7 +109,7 @@ def arrival_profiles(imagined: dict[str, Any], title: str) -> Any:
 
 @styled
 def refinement_depth(imagined: dict[str, Any], title: str) -> Any:
-    """Terminal and arrival distance after k corrections; what lies beyond the trained depth is shaded."""
+    """Terminal and arrival distance after k refinements; what lies beyond the trained depth is shaded."""
     figure, axes = _new(COLUMN_IN, 2.2)
     rows, trained = imagined["depth"], imagined["trained_depth"]
     k = [row["k"] for row in rows]
@@ -119,7 +119,7 @@ def refinement_depth(imagined: dict[str, Any], title: str) -> Any:
         axes.axvspan(trained + 0.5, k[-1] + 0.5, color="#00000014", lw=0)
         axes.text(k[-1] + 0.4, axes.get_ylim()[1], "not trained ", ha="right", va="top", fontsize=7)
     axes.set_yscale("log")
-    axes.set_xlabel("corrections k")
+    axes.set_xlabel("refinements k")
     axes.set_ylabel("mean distance")
     axes.legend()
     axes.set_title(title)

@@ -206,7 +206,7 @@ def other_section(folder: Path) -> tuple[str, dict[str, tuple[str, Any]], str] |
     title = get_task(task).title
     drawn = {
         f"{task}_arrival": ("When plans arrive, in imagination", figures.arrival_profiles(imagined, title)),
-        f"{task}_depth": ("What each correction buys, in imagination", figures.refinement_depth(imagined, title)),
+        f"{task}_depth": ("What each refinement buys, in imagination", figures.refinement_depth(imagined, title)),
     }
     about = f"{imagined['problems']} held-out problems, bundle {imagined['bundle'][:12]}, data {imagined['data'][:12]}"
     if (folder / "closed_loop.json").exists():
@@ -232,7 +232,7 @@ def other_section(folder: Path) -> tuple[str, dict[str, tuple[str, Any]], str] |
                 picture_figures.decoder_rollout(panel, heading),
             )
             drawn[f"{task}_refinement_{number}"] = (
-                "Where the plan ends after each correction",
+                "Where the plan ends after each refinement",
                 picture_figures.decoder_refinement(panel, heading),
             )
     return f"{title}: diagnostics", drawn, about

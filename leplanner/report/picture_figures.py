@@ -35,7 +35,7 @@ def decoder_rollout(panel: dict[str, Any], title: str) -> Any:
 
 @styled
 def decoder_refinement(panel: dict[str, Any], title: str) -> Any:
-    """Where the plan ends in imagination after each correction, and the goal."""
+    """Where the plan ends in imagination after each refinement, and the goal."""
     plans = len(panel["terminal"])
     figure, axes = new_grid(1, plans + 1, COLUMN_IN, 1.4)
     for k in range(plans):

@@ -11,6 +11,7 @@ from ..artifacts import read_json, read_lines
 from ..control.methods import GRAY, METHODS
 from ..evaluation.metrics import METRICS
 from ..evaluation.videos import video_path
+from ..tasks import get_task
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class MethodRow:
     weights: str
     trials: int
     rates: dict[str, dict[str, Any]]  # value, low and high by metric: as numbers, for figures
-    shown: dict[str, str]  # percent with its 95 % interval, by metric
+    shown: dict[str, str]  # by metric: a rate in percent with its 95 % interval, the median of a value
     paired: list[str]  # differences to the reference
     transitions_per_plan: str
     plan_ms: str
@@ -48,7 +49,7 @@ class Evaluation:
     protocol: str
     manifest: str  # digest
     seed: int
-    metrics: dict[str, str]  # titles of the rate metrics that were measured, in the order of their registration
+    metrics: dict[str, str]  # titles of what was measured, in the order of registration
     methods: list[MethodRow]
     settings: dict[str, Any]
     fingerprint: dict[str, Any]
@@ -90,7 +91,7 @@ def read_evaluation(folder: Path) -> Evaluation:
         protocol=manifest["protocol"],
         manifest=summary["manifest"],
         seed=manifest["seed"],
-        metrics=_measured_metrics(methods),
+        metrics=_measured_metrics(methods, get_task(manifest["task"]).error_unit),
         methods=methods,
         settings=summary["settings"],
         fingerprint=summary["fingerprint"],
@@ -126,7 +127,8 @@ def _method_row(value: dict[str, Any], reference: str, settings: dict[str, Any])
         weights=value["weights"],
         trials=value["trials"],
         rates=value["rates"],
-        shown={metric: show_rate(rate) for metric, rate in value["rates"].items()},
+        shown={metric: show_rate(rate) for metric, rate in value["rates"].items()}
+        | {metric: f"{median:.3g}" for metric, median in value["values"].items() if median is not None},
         paired=paired,
         transitions_per_plan=f"{value['transitions_per_plan']:,.5g}",
         plan_ms=f"{value['plan_ms']:.1f}",
@@ -148,8 +150,8 @@ def show_rate(rate: dict[str, Any]) -> str:
     return f"{100 * rate['value']:.1f} ({100 * rate['low']:.0f}-{100 * rate['high']:.0f})"
 
 
-def _measured_metrics(methods: list[MethodRow]) -> dict[str, str]:
+def _measured_metrics(methods: list[MethodRow], unit: str) -> dict[str, str]:
     """Registered ones in their order, then those that nobody registered here."""
-    measured = dict.fromkeys(name for method in methods for name in method.rates)
-    ordered = [name for name in METRICS if name in measured] + [name for name in measured if name not in METRICS]
-    return {name: metric_title(name) for name in ordered}
+    measured = dict.fromkeys(name for method in methods for name in method.shown)
+    known = {metric.name: metric.title_in(unit) for metric in METRICS.values() if metric.name in measured}
+    return known | {name: name for name in measured if name not in known}

@@ -12,17 +12,19 @@ from rich.table import Table
 from ..diagnostics.closed_loop import ClosedLoopTables
 from ..diagnostics.imagined import ImaginedTables
 from ..evaluation.manifest import Manifest
-from ..evaluation.metrics import HEADLINE, METRICS, rate_metrics
+from ..evaluation.metrics import HEADLINE, METRICS, metrics_of
 from ..evaluation.statistics import Rate
 from ..evaluation.summary import MethodSummary
 
 
 def evaluation_tables(summaries: list[MethodSummary], manifest: Manifest, unit: str, reference: str) -> list[Table]:
     title = f"{manifest.task}, {manifest.protocol}, goals {manifest.offset} actions ahead, budget {manifest.budget}"
-    metrics = [metric for metric in rate_metrics() if any(metric.name in s.rates for s in summaries)]
+    metrics = [metric for metric in metrics_of("rate") if any(metric.name in s.rates for s in summaries)]
     success = _empty_table(f"{title}: success and its 95 % interval, %", "n", *(metric.title for metric in metrics))
     paired = _empty_table(f"{METRICS.get(HEADLINE).title} success, paired", "against", "difference", "95 %", "p")
-    cost = _empty_table("a decision", "transitions", "plan ms", "encode ms", "imagined", f"error, {unit}")
+    cost = _empty_table("a decision", "transitions", "plan ms", "encode ms", "imagined distance")
+    values = metrics_of("value")
+    medians = _empty_table("medians over trials", *(metric.title_in(unit) for metric in values))
     for s in summaries:
         name, m = s.method, str(s.replan)
         success.add_row(name, m, str(s.trials), *(_show(s.rates.get(metric.name)) for metric in metrics))
@@ -31,8 +33,9 @@ def evaluation_tables(summaries: list[MethodSummary], manifest: Manifest, unit: 
             paired.add_row(name, m, f"{reference} {other}", f"{100 * d.difference:+.1f}", interval, f"{d.p_value:.2g}")
         imagined = f"{s.imagined:.3f}" if s.imagined is not None else ""
         times = (f"{s.transitions_per_plan:,.5g}", f"{s.plan_ms:.1f}", f"{s.encode_ms:.1f}")
-        cost.add_row(name, m, *times, imagined, f"{s.values['final_error']:.3g}")
-    return [success, paired, cost] if paired.row_count else [success, cost]
+        cost.add_row(name, m, *times, imagined)
+        medians.add_row(name, m, *(_number(s.values.get(metric.name)) for metric in values))
+    return [success, *([paired] if paired.row_count else []), medians, cost]
 
 
 def latency_table(rows: list[dict[str, Any]]) -> Table:
@@ -51,6 +54,10 @@ def _empty_table(title: str, *columns: str) -> Table:
     for column in ("method", "m", *columns):
         table.add_column(column, justify="left" if column in ("method", "m") else "right", no_wrap=True)
     return table
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"
 
 
 def _show(rate: Rate | None) -> str:
@@ -105,7 +112,7 @@ def ablation_table(report: dict[str, Any]) -> Table:
             cells += [f"{100 * row['success'][m]['value']:.0f}", p, f"{100 * row['held'][m]['value']:.0f}"]
         fixed = row["fit"]["fixed_point"]
         settles = f"{fixed:.4f}" if fixed is not None else "none"
-        # without corrections nothing is kept within the data's support
+        # without refinements nothing is kept within the data's support
         outside = f"{row['off_support']:.1%}" if row["off_support"] is not None else "none"
         table.add_row(row["name"], *cells, settles, outside)
     return table
@@ -121,7 +128,7 @@ def diagnosis_tables(imagined: ImaginedTables, executed: ClosedLoopTables | None
     for q, (row, count) in enumerate(zip(imagined.profile, imagined.profile_counts, strict=True), start=1):
         if row is not None:
             profile.add_row(str(q), str(count), *(f"{100 * value / imagined.start:.2f}" for value in row))
-    depth = Table(title=f"what a correction buys (trained with {imagined.trained_depth})")
+    depth = Table(title=f"what a refinement buys (trained with {imagined.trained_depth})")
     for title in ("k", "terminal", "arrival", "gain", "change"):
         depth.add_column(title, justify="right")
     for row in imagined.depth:

@@ -1,4 +1,4 @@
-"""A whole plan as one ONNX graph: draft, K corrections, and every imagined block between them."""
+"""A whole plan as one ONNX graph: draft, K refinements, and every imagined block between them."""
 
 # The paper's variables are capital letters.
 # pyright: reportConstantRedefinition=false

@@ -49,7 +49,7 @@ class _Revise(nn.Module):
 
     def forward(self, Y: Tensor, z: Tensor, d: Tensor, goal: Tensor, C: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
         R = self.model.interpret(Y, z, d, goal, C)
-        Y = Y + step * self.model.correction(Y, R, C)
+        Y = Y + step * self.model.plan_update(Y, R, C)
         return Y, self.model.decode(Y)
 
 
