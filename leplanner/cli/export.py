@@ -24,8 +24,8 @@ def export(
 
     encoder.onnx: frames (B, S, S, 3) uint8 -> latents (B, *Z). plan.onnx: context (B, N, *Z), past_blocks (B, N-1, A),
     goal (B, *Z), last_plan (B, H, A), executed (1,) int64 -> blocks (B, H, A), latents, distances. last_plan is the
-    plan that was followed, executed how many of its blocks were; at the first decision any plan and H. Action statistics, bounds and sizes are in the files'
-    metadata; examples/control_with_onnx.py is a whole control loop.
+    plan that was followed, executed how many of its blocks were; at the first decision any plan and H. Action
+    statistics, bounds and sizes are in the files' metadata; examples/control_with_onnx.py is a whole control loop.
 
     Example: leplanner export tworoom --out runs/tworoom/onnx
 

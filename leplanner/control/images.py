@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ def read_pictures(value: Any, size: int, resize: bool = False) -> tuple[Array, b
     Takes a path, a PIL image, or an array or tensor with three color channels, first or last, in uint8 or as floats
     from 0 to 1. With `resize`, squares of another size are averaged to the one that is needed.
     """
-    if isinstance(value, str | os.PathLike):
+    if isinstance(value, str | Path):
         value = _open(Path(value))
     if hasattr(value, "convert") and hasattr(value, "mode"):  # a PIL image, whose own array is read-only
         value = np.array(value.convert("RGB"))
@@ -35,13 +34,14 @@ def read_pictures(value: Any, size: int, resize: bool = False) -> tuple[Array, b
 
 def _open(path: Path) -> Any:
     try:
-        from PIL import Image
+        from PIL.Image import open as open_image
     except ImportError as error:
         raise ImportError(f"Reading {path} needs Pillow. Install it with: pip install pillow") from error
     if not path.is_file():
         raise ValueError(f"There is no picture {path}. Give the path of an image file, or the image itself.")
     try:
-        with Image.open(path) as image:
+        image: Any = open_image(path)
+        with image:
             return image.convert("RGB")
     except OSError as error:
         raise ValueError(f"{path} is not a picture that Pillow can read ({error}).") from error
@@ -63,10 +63,10 @@ def _as_uint8(frames: Array) -> Array:
     if frames.dtype == np.uint8:
         return frames
     low, high = float(frames.min()), float(frames.max())
-    if not np.issubdtype(frames.dtype, np.floating) or not (0.0 <= low and high <= 1.0):
+    if not np.issubdtype(frames.dtype, np.floating) or not (low >= 0.0 and high <= 1.0):
         raise ValueError(
-            f"Pixels must be uint8 from 0 to 255 or floats from 0 to 1; got {frames.dtype} from {low:.4g} to {high:.4g}. "
-            "Undo a normalization first; write 0 to 255 as uint8."
+            f"Pixels must be uint8 from 0 to 255 or floats from 0 to 1; got {frames.dtype} from {low:.4g} to "
+            f"{high:.4g}. Undo a normalization first; write 0 to 255 as uint8."
         )
     return np.round(frames * 255.0).astype(np.uint8)
 

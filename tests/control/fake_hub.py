@@ -77,7 +77,8 @@ class FakeHub:
                 else:
                     self.not_found()
 
-            do_HEAD = do_GET
+            def do_HEAD(self) -> None:
+                self.do_GET()
 
             def not_found(self) -> None:
                 hub.unknown.append(f"{self.command} {self.path}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
 class PlanValues(NamedTuple):
@@ -15,7 +15,7 @@ class PlanValues(NamedTuple):
 
 
 class Nodes(Protocol):
-    def op(self, kind: str, *inputs: str, **attributes: int) -> str: ...
+    def op(self, kind: str, *inputs: str, **attributes: Any) -> str: ...
     def constant(self, value: list[int]) -> str: ...
 
 

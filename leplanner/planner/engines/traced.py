@@ -282,7 +282,7 @@ class _Joined:
     def constant(self, value: list[int]) -> str:
         return self.store(f"whole_{'_'.join(map(str, value))}", torch.tensor(value))
 
-    def op(self, kind: str, *inputs: str, **attributes: int) -> str:
+    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
         from onnx import helper
 
         name, self.placed = f"joined{self.placed}", self.placed + 1
