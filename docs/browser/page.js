@@ -55,7 +55,7 @@ function decided(decision) {
   costs = [...costs, decision.encodeMs + decision.planMs].slice(-RECENT);
   const middle = [...costs].sort((a, b) => a - b)[Math.floor(costs.length / 2)];
   write("ms", middle < 10 ? middle.toFixed(1) : middle.toFixed(0));
-  write("ms-note", `median of the last ${count(costs.length, "decision")}`);
+  write("ms-note", `median of the last ${costs.length}`);
 }
 
 // ---- what the page says

@@ -27,7 +27,7 @@ export class Scene {
     c.setTransform(scale, 0, 0, scale, -MARGIN * scale, -MARGIN * scale);
     c.fillStyle = this.color("floor");
     c.fillRect(0, 0, SIDE, SIDE);
-    this.reach(view.dot, view.reach * SPEED);
+    this.beyond(view.dot, view.reach * SPEED);
     this.walls();
     this.trail([...view.trail, view.dot]);
     this.goal(view.goal, view.arrived);
@@ -35,19 +35,21 @@ export class Scene {
     this.dot(view.dot);
   }
 
-  // What a plan could reach at full speed: a square, since both axes move at once, and through the door what is left.
-  reach(dot, distance) {
-    const door = [WALL_X, DOOR_Y], left = dot[0] < WALL_X;
-    const beyond = distance - Math.max(Math.abs(dot[0] - WALL_X), Math.abs(dot[1] - DOOR_Y));
-    for (const [center, half, leftRoom] of [[dot, distance, left], [door, beyond, !left]]) {
-      if (half <= 0) continue;
-      const c = this.context;
+  // Shades what no plan can reach at full speed. Within reach is a square, since both axes move at once, and through
+  // the door a square around the door with what is left.
+  beyond(dot, distance) {
+    const c = this.context, door = [WALL_X, DOOR_Y], left = dot[0] < WALL_X;
+    const rest = distance - Math.max(Math.abs(dot[0] - WALL_X), Math.abs(dot[1] - DOOR_Y));
+    c.fillStyle = this.color("beyond");
+    for (const [[x, y], half, from] of [[dot, distance, left ? 14 : WALL_X], [door, Math.max(rest, 0), left ? WALL_X : 14]]) {
       c.save();
       c.beginPath();
-      c.rect(leftRoom ? 14 : WALL_X, 14, leftRoom ? WALL_X - 14 : SIDE - 14 - WALL_X, SIDE - 28);
+      c.rect(from, 14, WALL_X - 14, SIDE - 28);
       c.clip();
-      c.fillStyle = this.color("reach");
-      c.fillRect(center[0] - half, center[1] - half, 2 * half, 2 * half);
+      c.beginPath();
+      c.rect(0, 0, SIDE, SIDE);
+      c.rect(x - half, y - half, 2 * half, 2 * half);
+      c.fill("evenodd");
       c.restore();
     }
   }
