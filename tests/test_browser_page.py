@@ -78,6 +78,7 @@ def opened(browser, serve):
     address = serve(SOURCE)
     page.goto(f"{address}/index.html")
     page.wait_for_selector("body.ready")
+    assert f"{address}/built/plan.onnx" in requests  # those of the planner's thread are seen, too
     assert [url for url in requests if not url.startswith((address, "data:,"))] == []
     requests.clear()
     return page, said, requests

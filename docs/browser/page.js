@@ -2,7 +2,7 @@
 
 import { Controller, Planner } from "./controller.js";
 import { Scene, show } from "./scene.js";
-import { DOOR_Y, SPEED, WALL_X, TwoRooms, actionsBetween, draw, freePosition } from "./two_rooms.js";
+import { SPEED, WALL_X, TwoRooms, actionsBetween, draw, freePosition } from "./two_rooms.js";
 
 const TICK_MS = 50, TRAIL = 40, RECENT = 50;
 const element = (id) => document.getElementById(id);
@@ -63,17 +63,17 @@ function decided(decision) {
 function tell() {
   const distance = apart(room.position, state.goal), reach = facts.horizon * facts.block;
   if (arrivedAfter === null && distance < facts.success_px) arrivedAfter = actions;
-  const still = trail.length >= reach && apart(trail.at(-reach), room.position) < SPEED;
-  const far = Math.ceil(actionsBetween(room.position, state.goal));
-  const farther = `The goal is at least ${far} actions away, and a plan has ${reach}.`;
+  const still = actions >= reach && trail.length >= reach && apart(trail.at(-reach), room.position) < SPEED;
+  const far = actionsBetween(room.position, state.goal) > reach;
+  const farther = `The goal is farther away than a plan of ${reach} actions reaches.`;
   write("distance", distance.toFixed(distance < 10 ? 1 : 0));
   write("actions", actions.toLocaleString("en"));
   write("actions-note", count(decisions, "decision"));
   scene.canvas.dataset.arrived = distance < facts.success_px;
-  let text = far > reach ? `On the way. ${farther}` : "On the way.";
+  let text = far ? `On the way. ${farther}` : "On the way.";
   if (distance < facts.success_px) text = arrivedAfter ? `Arrived after ${count(arrivedAfter, "action")}; it stays there.` : "There.";
   else if (state.held === "dot") text = "You hold the dot; the controller waits.";
-  else if (still) text = `Stuck: ${far > reach ? farther : "no plan that it imagines leads nearer."} Set a nearer goal, or drag the dot.`;
+  else if (still) text = `Stuck. ${far ? `${farther} ` : ""}Set another goal, or drag the dot.`;
   write("status", state.paused ? "Paused." : text);
 }
 

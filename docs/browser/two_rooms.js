@@ -41,7 +41,9 @@ export function draw([px, py], size) {
   let most = 0;
   for (let y = 0, i = 0; y < SIDE; y++) {
     for (let x = 0; x < SIDE; x++, i++) {
-      dot[i] = Math.exp(-((x - px) ** 2 + (y - py) ** 2) / (2 * RADIUS ** 2));
+      const distance = ((x - px) ** 2 + (y - py) ** 2) / (2 * RADIUS ** 2);
+      if (distance > 40) continue; // too faint to change a byte
+      dot[i] = Math.exp(-distance);
       if (dot[i] > most) most = dot[i];
     }
   }
