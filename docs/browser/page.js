@@ -163,7 +163,7 @@ async function start() {
   write("lookahead", String(facts.horizon * facts.block));
   for (let m = 1; m <= facts.horizon; m++) {
     const label = document.createElement("label"), input = document.createElement("input");
-    Object.assign(input, { type: "radio", name: "m", value: m, checked: m === 1 });
+    Object.assign(input, { type: "radio", name: "m", value: m, checked: m === 1, disabled: true });
     label.append(input, Object.assign(document.createElement("span"), { textContent: m }));
     element("interval").append(label);
   }
