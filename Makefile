@@ -25,7 +25,7 @@ browser:
 	@sh scripts/browser.sh
 
 # what the page that runs in a visitor's browser needs; left out, with a reason, where npm is missing
-$(PAGE): $(STAMP) scripts/browser_page.py examples/two_rooms.py leplanner/zoo/tworoom/config.json
+$(PAGE): $(STAMP) scripts/browser_page.py leplanner/planner/export.py leplanner/zoo/tworoom/config.json
 	$(BIN)/python scripts/browser_page.py
 
 test: install system browser $(PAGE)

@@ -19,20 +19,17 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "examples")]  # the tree that this script is part of
-
-import numpy as np  # noqa: E402
-from two_rooms import TwoRooms  # noqa: E402
+sys.path.insert(0, str(ROOT))  # the tree that this script is part of
 
 import leplanner as lp  # noqa: E402
 from leplanner.artifacts import write_json  # noqa: E402
 from leplanner.control.methods import SearchBudget  # noqa: E402
-from leplanner.core.actions import Array  # noqa: E402
+from leplanner.diagnostics.projection import projection_of  # noqa: E402
 from leplanner.planner.export import export_onnx, metadata  # noqa: E402
-from leplanner.tasks.tworoom import DOOR_Y, SUCCESS_PX, WALL_X, free_position  # noqa: E402
-from leplanner.worlds.validate import ridge  # noqa: E402
+from leplanner.tasks.tworoom import SUCCESS_PX  # noqa: E402
+from leplanner.zoo import shipped  # noqa: E402
 
-TASK = "tworoom"
+TASK, SIDE = "tworoom", 224  # px of the floor plan
 PACKAGE, VERSION = "onnxruntime-web", "1.30.0"
 # The smallest build that it has: WebAssembly alone, in one thread, which needs no special headers of the server.
 RUNTIME = ("ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm")
@@ -58,22 +55,13 @@ def fetch_runtime(out: Path) -> str | None:
     return None
 
 
-def position_probe(planner: lp.LoadedPlanner, frames: int = 1500) -> dict[str, Any]:
-    """A linear map from latents to the dot's position, to draw what is imagined: a row of weights for x and one for y,
-    an offset, and the error on frames it was not fitted on."""
-    rng = np.random.default_rng(0)
-    # free_position leaves out the door, where a map fitted without it is 20 px off
-    door = rng.uniform((WALL_X - 13, DOOR_Y - 13), (WALL_X + 13, DOOR_Y + 13), (frames // 5, 2))
-    positions = rng.permutation([*door, *(free_position(rng) for _ in range(frames - len(door)))])
-    pictures = np.stack([TwoRooms(position, planner.world.spec.frame_size).render() for position in positions])
-    latents: Array = planner.encode(pictures).numpy()
-    test, train = slice(frames // 5), slice(frames // 5, None)
-    # shrunk, so that it does not read from directions of small variance, which imagined latents get wrong
-    predict = ridge(latents[train], positions[train], strength=1e-3)
-    error = np.linalg.norm(predict(latents[test]) - positions[test], axis=1)
-    offset = predict(np.zeros((1, latents.shape[1])))[0]
-    weights = predict(np.eye(latents.shape[1])) - offset
-    return {"weights": weights.T.tolist(), "offset": offset.tolist(), "error_px": float(np.sqrt(np.mean(error**2)))}
+def position_probe(planner: lp.LoadedPlanner) -> dict[str, Any]:
+    """The bundle's linear map from latents to the dot's place, to draw what is imagined, in px of the floor plan: a row
+    of weights for x and one for y, an offset, and the error on pictures it was not fitted on."""
+    projection = projection_of(planner.world, lp.get_task(TASK), shipped()[TASK])
+    weights, offset = (SIDE * part.float() for part in (projection.weights[:, 0].T, projection.offset[0]))
+    error = projection.error_px[0] * SIDE / planner.world.spec.frame_size
+    return {"weights": weights.tolist(), "offset": offset.tolist(), "error_px": error}
 
 
 def build(out: Path) -> str | None:
@@ -90,7 +78,7 @@ def build(out: Path) -> str | None:
         "version": lp.__version__,
         "runtime": f"{PACKAGE} {VERSION}",
         "refinements": planner.model.config.refinements,
-        "transitions": planner.transitions_per_plan,
+        "transitions": planner.transitions_per_plan + horizon,  # and those of the last plan, imagined again
         "search": {"name": str(search), "transitions": search.samples * search.rounds * horizon},
         "success_px": SUCCESS_PX,
         "probe": position_probe(planner),

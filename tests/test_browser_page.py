@@ -118,8 +118,8 @@ def test_the_files_are_those_of_the_shipped_bundle(page, planner):
     facts = json.loads((SOURCE / "built" / "facts.json").read_text())
     assert facts["digest"] == planner.digest, "stale: python scripts/browser_page.py"
     assert page.inner_text("#digest") == planner.digest[:12]
-    assert page.inner_text("[data-fact=transitions]") == str(planner.transitions_per_plan)
-    assert facts["probe"]["error_px"] < 6
+    assert page.inner_text("[data-fact=transitions]") == str(planner.transitions_per_plan + planner.model.config.horizon)
+    assert facts["probe"]["error_px"] < 4
 
 
 def test_pictures_are_those_of_the_simulator(page, simulators):
@@ -145,7 +145,7 @@ def test_the_dot_moves_as_in_python(page, rng):
 def test_plans_are_those_of_python(page, planner):
     latents = planner.encode(np.stack([TwoRooms(place, 64).render() for place in PLACES[:4]]))
     script = "const goal = (await page.controller.planner.encode(draw(given[2], 64))).latent;"
-    script += "const plan = await page.controller.planner.plan(given[0], given[1], goal);"
+    script += "const plan = await page.controller.planner.plan(given[0], given[1], goal, new Float32Array(50), 5);"
     script += "return [plan.blocks, plan.latents, plan.distances].map((values) => [...values]);"
     noise = random_problem(planner.model)
     for context, goal in ((latents[None, :3], PLACES[3]), (noise.context, PLACES[6])):
@@ -161,7 +161,7 @@ def test_plans_are_those_of_python(page, planner):
 def test_whole_trajectories_are_those_of_python(page, planner, execute):
     start, goal, steps = [70.0, 75.0], [150.0, 80.0], 30
     room = TwoRooms(start, 64)
-    controller = planner.controller(TwoRooms(goal, 64).render(), execute=execute, reuse=False)
+    controller = planner.controller(TwoRooms(goal, 64).render(), execute=execute)
     expected = []
     for _ in range(steps):
         room.step(controller.act(room.render()))

@@ -33,13 +33,16 @@ export class Planner {
     return this.ask("encode", { frame, size: this.facts.frame_size });
   }
 
-  // Latents and standardized blocks, one Float32Array each, oldest first.
-  plan(context, pastBlocks, goal) {
+  // Latents and standardized blocks, one Float32Array each, oldest first; the last plan, and how many of its blocks were
+  // executed: where what remains of it is imagined to end nearer the goal than the new plan, it is kept.
+  plan(context, pastBlocks, goal, lastPlan, executed) {
     const stacked = (rows) => ({ data: Float32Array.from(rows.flatMap((row) => [...row])), shape: [1, rows.length, rows[0].length] });
     return this.ask("plan", {
       context: stacked(context),
       past_blocks: stacked(pastBlocks),
       goal: { data: goal, shape: [1, goal.length] },
+      last_plan: { data: lastPlan, shape: [1, this.facts.horizon, pastBlocks[0].length] },
+      executed: { data: BigInt64Array.of(BigInt(executed)), shape: [1] },
     });
   }
 
@@ -63,6 +66,8 @@ export class Controller {
     this.queue = []; // raw actions still to execute
     this.done = []; // raw actions of the current block
     this.encodeMs = 0;
+    this.lastPlan = new Float32Array(this.facts.horizon * this.facts.block * this.facts.action_mean.length);
+    this.executed = this.facts.horizon; // blocks of the last plan: all of it, so nothing remains at the first decision
   }
 
   async setGoal(frame) {
@@ -84,23 +89,27 @@ export class Controller {
     if (this.done.length === block) {
       this.blocks = [...this.blocks, this.standardized(this.done)].slice(1 - this.facts.context);
       this.done = [];
+      this.executed = Math.min(this.executed + 1, this.facts.horizon);
     }
     return action;
   }
 
   async decide() {
-    this.goalChanged = false;
-    const { context, block, action_mean: mean, action_std: std, action_low: low, action_high: high } = this.facts;
+    const { context, block, horizon, action_mean: mean, action_std: std, action_low: low, action_high: high } = this.facts;
     const zeros = this.standardized(Array(block).fill(mean.map(() => 0)));
     const missing = context - this.frames.length; // before there is a past: the first frame, with zero actions
     const frames = [...Array(missing).fill(this.frames[0]), ...this.frames];
     const blocks = [...Array(missing).fill(zeros), ...this.blocks];
-    const plan = await this.planner.plan(frames, blocks, this.goal);
+    const executed = this.goalChanged ? horizon : this.executed; // a plan to another goal is not kept
+    this.goalChanged = false;
+    const plan = await this.planner.plan(frames, blocks, this.goal, this.lastPlan, executed);
     const width = mean.length, actions = [];
     for (let at = 0; at < this.execute * block * width; at += width) {
       actions.push(mean.map((m, i) => Math.min(Math.max(plan.blocks[at + i] * std[i] + m, low[i]), high[i])));
     }
     this.queue = actions;
+    this.lastPlan = plan.blocks;
+    this.executed = 0;
     const cost = { encodeMs: this.encodeMs, planMs: plan.ms };
     this.encodeMs = 0;
     return { ...plan, ...cost, positions: this.planner.positions(plan.latents) };

@@ -15,7 +15,7 @@ export const state = { goal: [158, 84], paused: matchMedia("(prefers-reduced-mot
 export let controller;
 const scene = new Scene(element("scene"));
 let facts, before = room.position, movedAt = 0, goalChanged = true;
-let trail = [], plan = [], costs = [], actions = 0, decisions = 0, blocksDone = 0, arrivedAfter = null;
+let trail = [], plan = [], costs = [], actions = 0, decisions = 0, arrivedAfter = null;
 
 // ---- the controller's clock
 
@@ -37,7 +37,6 @@ async function run() {
     room.step(action);
     movedAt = performance.now();
     actions += 1;
-    if (controller.queue.length % facts.block === 0) blocksDone += 1;
     tell();
   }
 }
@@ -50,7 +49,6 @@ function look() {
 
 function decided(decision) {
   plan = decision.positions;
-  blocksDone = 0;
   decisions += 1;
   costs = [...costs, decision.encodeMs + decision.planMs].slice(-RECENT);
   const middle = [...costs].sort((a, b) => a - b)[Math.floor(costs.length / 2)];
@@ -80,7 +78,7 @@ function tell() {
 function frame(now) {
   const share = Math.min((now - movedAt) / TICK_MS, 1);
   const dot = room.position.map((p, i) => before[i] + Math.max(share, 0) * (p - before[i]));
-  scene.draw({ dot, goal: state.goal, trail, plan: plan.slice(blocksDone), reach: facts.horizon * facts.block, arrived: apart(dot, state.goal) < facts.success_px });
+  scene.draw({ dot, goal: state.goal, trail, plan: plan.slice(controller?.executed), reach: facts.horizon * facts.block, arrived: apart(dot, state.goal) < facts.success_px });
   requestAnimationFrame(frame);
 }
 

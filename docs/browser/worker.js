@@ -31,7 +31,9 @@ async function encode({ frame, size }) {
 
 async function plan(problem) {
   const feeds = {};
-  for (const [name, { data, shape }] of Object.entries(problem)) feeds[name] = new ort.Tensor("float32", data, shape);
+  for (const [name, { data, shape }] of Object.entries(problem)) {
+    feeds[name] = new ort.Tensor(data instanceof BigInt64Array ? "int64" : "float32", data, shape);
+  }
   const { blocks, latents, distances } = await planner.run(feeds);
   return { blocks: blocks.data, latents: latents.data, distances: distances.data };
 }
