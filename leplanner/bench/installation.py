@@ -16,22 +16,17 @@ import numpy as np
 from ..tasks import TASKS, Task, find_task
 from . import Note, no_note
 
-PACKAGES = (
-    "torch",
-    "numpy",
-    "h5py",
-    "safetensors",
-    "stable-worldmodel",
-    "gymnasium",
-    "mujoco",
-    "dm-control",
-    "ogbench",
-    "pymunk",
-    "pygame",
-)
+CURE = "pip install leplanner"
 SIM_CURE = "pip install 'leplanner[sim]'"
+REPORT_CURE = "pip install 'leplanner[report]'"
 EXPORT_CURE = "pip install 'leplanner[export]'"
-ABOUT_RENDERING = re.compile(r"gl\b|\begl|\bglx|\bglfw|opengl|osmesa|render", re.IGNORECASE)
+PACKAGES = {  # what brings each
+    CURE: ("torch", "numpy", "h5py", "safetensors"),
+    SIM_CURE: ("stable-worldmodel", "gymnasium", "mujoco", "dm-control", "ogbench", "pymunk", "pygame"),
+    REPORT_CURE: ("matplotlib", "jinja2", "imageio"),
+    EXPORT_CURE: ("onnx", "onnxruntime"),
+}
+ABOUT_RENDERING = re.compile(r"gl\b|\begl|\bglx|\bglfw|libgl|opengl|osmesa|render", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -40,6 +35,15 @@ class Finding:
     ok: bool
     detail: str
     cure: str = ""  # empty where the check passed
+
+
+def cures(findings: Sequence[Finding]) -> dict[str, list[str]]:
+    """What to do, each once, and the checks that it mends."""
+    mended: dict[str, list[str]] = {}
+    for finding in findings:
+        if not finding.ok:
+            mended.setdefault(finding.cure, []).append(finding.check)
+    return mended
 
 
 def examine(tasks: Sequence[str] = (), note: Note = no_note) -> list[Finding]:
@@ -80,11 +84,12 @@ def _engine(device: str) -> str:
 
 def _packages() -> list[Finding]:
     findings = []
-    for package in PACKAGES:
-        try:
-            findings.append(Finding(package, True, importlib.metadata.version(package)))
-        except importlib.metadata.PackageNotFoundError:
-            findings.append(Finding(package, False, "not installed", SIM_CURE))
+    for cure, packages in PACKAGES.items():
+        for package in packages:
+            try:
+                findings.append(Finding(package, True, importlib.metadata.version(package)))
+            except importlib.metadata.PackageNotFoundError:
+                findings.append(Finding(package, False, "not installed", cure))
     return findings
 
 
@@ -119,11 +124,19 @@ def _try_task(task: Task) -> str:
 
 
 def _simulator_cure(error: Exception) -> str:
+    """A missing package, a missing GL library, or a package that is there and broken. The first cause in the chain of
+    errors tells: those that follow explain it in our own words, which name packages and rendering alike."""
     from ..tasks.swm_runtime import GL_PACKAGES
 
+    while isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    if isinstance(error, ModuleNotFoundError):
+        return SIM_CURE
     if ABOUT_RENDERING.search(f"{type(error).__name__}: {error}"):
-        return f"apt-get install {' '.join(GL_PACKAGES)}, or set MUJOCO_GL"
-    return SIM_CURE
+        if platform.system() != "Linux":
+            return "update the graphics driver, or choose another backend with MUJOCO_GL"
+        return f"apt-get install {' '.join(GL_PACKAGES)}, or choose another backend with MUJOCO_GL=egl|osmesa|glfw"
+    return f"{SIM_CURE} --force-reinstall: what is installed does not work, or is of another version"
 
 
 def _try(check: str, run: Callable[[], str], cure: Callable[[Exception], str]) -> Finding:
