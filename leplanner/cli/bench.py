@@ -49,9 +49,9 @@ class BenchPlan:
 
     def run(self) -> None:
         torch.set_num_threads(self.threads)
-        names = [[name for name in text.split(",") if name] for text in (self.engines, self.rivals)]
-        family, batches = find_family(self.family).name, integers(self.batches, "--batches")
-        report = bench_plan(find_task(self.task), self.scale, family, *names, batches, self.seconds, note)
+        task, family, batches = find_task(self.task), find_family(self.family), integers(self.batches, "--batches")
+        engines, rivals = ([name for name in text.split(",") if name] for text in (self.engines, self.rivals))
+        report = bench_plan(task, self.scale, family.name, engines, rivals, batches, self.seconds, note)
         self.output.show(report, *plan_tables(report))
 
 

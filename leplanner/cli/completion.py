@@ -40,7 +40,7 @@ def options_of(verb: str) -> list[str]:
     with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
         parse(verb, ["--help"])
     tasks = TASKS.names() if re.search(r"^[│ ]+TASK ", shown.getvalue(), re.M) else []
-    return [*tasks, *dict.fromkeys(re.findall(r"^[│ ]{1,3}(?:-h, )?(--[\w.-]+)", shown.getvalue(), re.M))]
+    return [*tasks, *dict.fromkeys(re.findall(r"^[│ ]{1,3}(?:-h, )?(--\w[\w.-]*)", shown.getvalue(), re.M))]
 
 
 def _fish_lines(first: list[str], inner: dict[str, list[str]], options: dict[str, list[str]]) -> list[str]:

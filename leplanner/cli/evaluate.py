@@ -162,7 +162,7 @@ class Evaluate:
             reports[seed] |= {"path": folder, "bundle": bundle}
         if self.draws:
             shown.append(sweep_table(reports))
-        self.output.show({"draws": reports} if self.draws else reports[seeds[0]], *shown)
+        self.output.show(reports if self.draws else reports[seeds[0]], *shown)
         if broken:
             again = "run the same command to try them again."
             errors.print(f"{broken} trials raised and count for no method; {again}", style="red")

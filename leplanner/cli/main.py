@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import importlib
 import sys
 from collections.abc import Iterable
@@ -133,8 +132,9 @@ def main(arguments: list[str] | None = None) -> int:
     if verb is None:
         return 0
     try:
-        options = parse(verb, rest)
-        result = options.run() if dataclasses.is_dataclass(options) else options
+        result = parse(verb, rest)
+        if hasattr(result, "run"):
+            result = result.run()
     except (ValueError, ImportError, FloatingPointError, RuntimeError, OSError) as error:
         if isinstance(error, RuntimeError) and not str(error).startswith("MuJoCo"):
             raise  # ours to mend, so show where

@@ -41,7 +41,7 @@ class Output:
     json: Switch = False
     """print one JSON object to stdout, with what was made and its figures, instead of text"""
 
-    def show(self, data: dict[str, Any], *shown: Table | object) -> None:
+    def show(self, data: dict[Any, Any], *shown: Table | object) -> None:
         """The result of a verb: data for programs, or tables and lines for people."""
         if self.json:
             print(json.dumps(data, default=plain))

@@ -88,10 +88,8 @@ class Cache:
     def run(self) -> None:
         task, paths = self.choice.spec, self.choice.paths
         world = stages.world_of(task, self.world or paths.latest_world, self.bundle)
-        data, out = self.data or paths.data, self.out or paths.latents
-        self.output.show_made(
-            stages.cache_latents(task, world, data, out, self.known, self.batch, self.compute.runtime, bar)
-        )
+        data, out, runtime = self.data or paths.data, self.out or paths.latents, self.compute.runtime
+        self.output.show_made(stages.cache_latents(task, world, data, out, self.known, self.batch, runtime, bar))
 
 
 @dataclass(frozen=True)
@@ -123,10 +121,8 @@ class Density:
     def run(self) -> None:
         paths = self.choice.paths
         world, latents = self.world or paths.latest_world, self.latents or paths.latents
-        out = self.out or paths.density
-        self.output.show_made(
-            stages.fit_density(self.choice.spec, world, latents, self.config, out, self.compute.runtime, bar)
-        )
+        out, runtime = self.out or paths.density, self.compute.runtime
+        self.output.show_made(stages.fit_density(self.choice.spec, world, latents, self.config, out, runtime, bar))
 
 
 @dataclass(frozen=True)
@@ -213,11 +209,9 @@ class Baselines:
     def run(self) -> None:
         task, paths = self.choice.spec, self.choice.paths
         world = stages.world_of(task, self.world or paths.latest_world, self.bundle)
-        latents, out, methods = self.latents or paths.latents, self.out or paths.baselines, self.methods.split(",")
-        runtime = self.compute.runtime
-        self.output.show_made(
-            stages.make_baselines(task, tuple(methods), world, latents, self.config, out, runtime, bar)
-        )
+        latents, out, runtime = self.latents or paths.latents, self.out or paths.baselines, self.compute.runtime
+        names = tuple(self.methods.split(","))
+        self.output.show_made(stages.make_baselines(task, names, world, latents, self.config, out, runtime, bar))
 
 
 @dataclass(frozen=True)

@@ -62,11 +62,9 @@ class WorldTrain:
 
     def run(self) -> None:
         choice, paths, preset = self.choice, self.choice.paths, self.choice.preset
-        data, out = self.data or paths.data, self.out or paths.world
+        data, out, runtime = self.data or paths.data, self.out or paths.world, self.compute.runtime
         network = (preset.family, self.network, self.objective, self.config)
-        self.output.show_made(
-            stages.make_world(choice.spec, data, *network, out, preset.block, self.compute.runtime, bar)
-        )
+        self.output.show_made(stages.make_world(choice.spec, data, *network, out, preset.block, runtime, bar))
 
 
 @dataclass(frozen=True)
@@ -98,9 +96,8 @@ class WorldFinetune:
     def run(self) -> None:
         paths = self.choice.paths
         world, latents, out = self.world or paths.world, self.latents or paths.latents, self.out or paths.finetuned
-        self.output.show_made(
-            stages.finetune(self.choice.spec, world, latents, self.config, out, self.compute.runtime, bar)
-        )
+        runtime = self.compute.runtime
+        self.output.show_made(stages.finetune(self.choice.spec, world, latents, self.config, out, runtime, bar))
 
 
 @dataclass(frozen=True)

@@ -160,7 +160,7 @@ def _is_enough(path: Path, task: Task, draw: Draw) -> bool:
 
 def _take_on_grown(folder: Path) -> None:
     """Videos and rows name the manifest they are of: they follow, and the manifest last. Each step may be repeated."""
-    digests = [load_manifest(folder / name).digest for name in (MANIFEST, GROWN)]
+    known, grown = (load_manifest(folder / name).digest for name in (MANIFEST, GROWN))
     rows = folder / "rows.jsonl"
     text = rows.read_text() if rows.exists() else ""
     for line in text.splitlines():
@@ -168,14 +168,14 @@ def _take_on_grown(folder: Path) -> None:
             row = TrialRow(**json.loads(line))
         except json.JSONDecodeError:  # half-written by a killed process; dropped when the evaluation continues
             continue
-        identity = (row.seed, row.settings, row.weights)
-        old, new = (video_path(folder, row.method, row.replan, row.trial, digest, *identity) for digest in digests)
+        trial, identity = (row.method, row.replan, row.trial), (row.seed, row.settings, row.weights)
+        old, new = (video_path(folder, *trial, digest, *identity) for digest in (known, grown))
         for kept in (old, folder / "imagined" / old.name):
             if kept.exists():
                 kept.replace(kept.with_name(new.name))
     if rows.exists():
         with atomic_path(rows) as temporary:
-            temporary.write_text(text.replace(*digests))
+            temporary.write_text(text.replace(known, grown))
     (folder / GROWN).replace(folder / MANIFEST)
 
 
