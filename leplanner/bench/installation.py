@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import re
@@ -123,20 +124,28 @@ def _try_task(task: Task) -> str:
         sim.close()
 
 
-def _simulator_cure(error: Exception) -> str:
-    """A missing package, a missing GL library, or a package that is there and broken. The first cause in the chain of
-    errors tells: those that follow explain it in our own words, which name packages and rendering alike."""
+def _simulator_cure(error: BaseException) -> str:
+    """A missing package, a missing GL library, or a package that is there and broken."""
     from ..tasks.swm_runtime import GL_PACKAGES
 
-    while isinstance(error.__cause__, Exception):
-        error = error.__cause__
-    if isinstance(error, ModuleNotFoundError):
+    chain = [error]
+    while (cause := chain[-1].__cause__) is not None:
+        chain.append(cause)
+    if any(isinstance(each, ModuleNotFoundError) and not _is_installed(each.name or "") for each in chain):
         return SIM_CURE
-    if ABOUT_RENDERING.search(f"{type(error).__name__}: {error}"):
+    if any(ABOUT_RENDERING.search(f"{type(each).__name__}: {each}") for each in chain):
         if platform.system() != "Linux":
             return "update the graphics driver, or choose another backend with MUJOCO_GL"
         return f"apt-get install {' '.join(GL_PACKAGES)}, or choose another backend with MUJOCO_GL=egl|osmesa|glfw"
     return f"{SIM_CURE} --force-reinstall: what is installed does not work, or is of another version"
+
+
+def _is_installed(module: str) -> bool:
+    """Whether the package is there, though a part of it may be missing."""
+    try:
+        return importlib.util.find_spec(module.partition(".")[0] or "-") is not None
+    except ValueError:  # imported, and without the record of where from
+        return True
 
 
 def _try(check: str, run: Callable[[], str], cure: Callable[[Exception], str]) -> Finding:

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def test_every_verb_explains_itself_with_an_example(verb, capsys):
     assert stop.value.code == 0
     shown = flat(capsys.readouterr().out)
     assert f"Example: leplanner {verb}" in shown
-    assert "print one JSON object" in shown  # every verb makes or measures something
+    assert "print one JSON object" in shown or verb == "play"  # every other verb makes or measures something
     assert not re.search(r"default: (MISSING|the (scale|preset)'s)", shown)
 
 
@@ -311,31 +312,42 @@ def test_doctor_prints_cures_with_their_extras(capsys, monkeypatch):
         assert f"\n{name}:\n  {cure}\n" in shown
 
 
-def _missing_package() -> Any:
-    raise ImportError("This needs stable-worldmodel and its rendering") from ModuleNotFoundError("No module 'OpenGL'")
+def chained(*errors: Exception) -> Exception:
+    """The first error, with the others as its causes."""
+    for error, cause in pairwise(errors):
+        error.__cause__ = cause
+    return errors[0]
 
 
-def _missing_library() -> Any:
-    raise RuntimeError("MuJoCo could not start") from OSError("libEGL.so.1: cannot open shared object file")
-
-
-def _broken_package() -> Any:
-    raise ImportError("This needs stable-worldmodel; pip install 'leplanner[sim]'") from ImportError(
-        "cannot import name 'Space' from 'gymnasium'"
-    )
+EXPLAINED = "This needs stable-worldmodel and its environments: pip install 'leplanner[sim]'"
+NO_RENDERING = "MuJoCo could not start rendering: apt-get install libegl1"
+MISSING, LIBRARY, BROKEN = (
+    r"pip install 'leplanner\[sim\]'$",
+    "apt-get install libegl1",
+    r"pip install 'leplanner\[sim\]' --force-reinstall",
+)
 
 
 @pytest.mark.parametrize(
-    ("fails", "cure"),
+    ("errors", "cure"),
     [
-        (_missing_package, r"pip install 'leplanner\[sim\]'$"),
-        (_missing_library, "apt-get install libegl1"),
-        (_broken_package, r"pip install 'leplanner\[sim\]' --force-reinstall"),
+        ([ImportError(EXPLAINED), ModuleNotFoundError("No module named 'OpenGX'", name="OpenGX")], MISSING),
+        ([ModuleNotFoundError("No module named 'no_pymunk'", name="no_pymunk.body")], MISSING),
+        ([RuntimeError(NO_RENDERING), OSError("libEGL.so.1: cannot open shared object file")], LIBRARY),
+        ([RuntimeError(NO_RENDERING), AttributeError("'NoneType' object has no attribute 'glGetError'")], LIBRARY),
+        ([ImportError("libGL.so.1: cannot open shared object file: No such file or directory")], LIBRARY),
+        ([ImportError(EXPLAINED), ImportError("cannot import name 'Space' from 'gymnasium'")], BROKEN),
+        ([ImportError(EXPLAINED), ModuleNotFoundError("No module named 'json.envs'", name="json.envs")], BROKEN),
+        ([TypeError("step() takes 1 argument")], BROKEN),
     ],
+    ids=lambda value: str(value)[:60],
 )
-def test_doctor_blames_what_is_at_fault(fails, cure, monkeypatch):
+def test_doctor_blames_what_is_at_fault(errors, cure, monkeypatch):
+    def fail(task: Any) -> str:
+        raise chained(*errors)
+
     monkeypatch.setattr(installation.platform, "system", lambda: "Linux")
-    monkeypatch.setattr(installation, "_try_task", lambda task: fails())
+    monkeypatch.setattr(installation, "_try_task", fail)
     (finding,) = (f for f in examine(["tworoom"]) if f.check == "task tworoom")
     assert not finding.ok
     assert re.match(cure, finding.cure)
