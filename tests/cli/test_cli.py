@@ -20,6 +20,7 @@ from leplanner.cli import main as main_module
 from leplanner.cli.main import GROUPS, VERBS, describe, load_verb, main
 from leplanner.data.cache import open_cache
 from leplanner.density.mixture import load_density
+from leplanner.evaluation import runner
 from leplanner.pipeline.paths import DEMO, RunPaths
 from leplanner.planner.planner import load_bundle
 from leplanner.tasks import TASKS
@@ -381,8 +382,17 @@ def test_a_page_is_opened_only_in_front_of_somebody(platform, variables, termina
     assert demo.has_display() == expected
 
 
+class InProcess:
+    concurrency = 1
+
+    def run(self, work, jobs):
+        yield from map(work, jobs)
+
+
 def test_the_demo_ends_with_a_page_in_the_working_folder(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(runner, "make_executor", InProcess)
+    monkeypatch.setattr(runner, "_worker", worker := {})
     opened = []
     monkeypatch.setattr(demo.webbrowser, "open", opened.append)
     monkeypatch.setattr(demo, "has_display", lambda: True)
@@ -401,3 +411,4 @@ def test_the_demo_ends_with_a_page_in_the_working_folder(monkeypatch, tmp_path, 
     assert main([*command, "--samples", "30"]) == 1
     assert "20 x 1" in (answer := capsys.readouterr().err)
     assert "Choose another --out, or delete that folder." in answer
+    worker["sim"].close()
