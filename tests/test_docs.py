@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import leplanner as lp
-from leplanner.cli.main import verbs
+from leplanner.cli.main import VERBS
 from leplanner.core.actions import ActionSpec
 from leplanner.core.dynamics import mean_squared_distance
 from leplanner.worlds import FAMILIES, World, WorldSpec
@@ -76,11 +76,8 @@ def test_the_api_page_has_every_export():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_that_is_named_exists(page):
-    known = verbs()
     for command in re.findall(r"^(?:\$ )?leplanner ([a-z]+)(?: ([a-z]+))?", page.read_text(), re.MULTILINE):
-        assert command[0] in known, command
-        if isinstance(known[command[0]], dict):
-            assert command[1] in known[command[0]], command
+        assert command[0] in VERBS or " ".join(command) in VERBS, command
 
 
 def test_the_pages_build_strictly(tmp_path):
