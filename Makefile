@@ -18,9 +18,10 @@ $(STAMP): pyproject.toml constraints.txt
 system:
 	@sh scripts/system-libraries.sh
 
-# a Chromium for the report's test, which is skipped without one
+# a Chromium and axe-core for the report's tests, which are skipped without them
 browser:
 	@sh scripts/browser.sh
+	@sh scripts/axe.sh
 
 test: install system browser
 	$(BIN)/python -m pytest -m "not slow"
