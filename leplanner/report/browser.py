@@ -12,6 +12,7 @@ from ..artifacts import read_lines
 from ..evaluation.metrics import HOLD_STEPS
 from ..evaluation.videos import Video, load_video
 from ..tasks import get_task
+from . import findings
 from .pictures import data_uri, outlined, sprite, with_unit
 from .tables import Evaluation, counted_trials, find_video
 
@@ -49,12 +50,13 @@ def browsable(folder: Path, evaluation: Evaluation) -> dict[str, Any]:
         trial["rows"].append(about)
     for trial in trials.values():
         trial["rows"].sort(key=lambda about: about["method"])
+    glance = findings.card(evaluation)
+    main = glance.rows if glance else evaluation.methods  # the others are drawn smaller
     return {
-        "task": task.title,
         "setting": f"{task.title}, {evaluation.protocol}, {evaluation.offset} ahead",
         "unit": task.error_unit,
         "methods": [
-            {"title": row.title, "pace": row.pace, "label": row.label, "color": row.color, "ours": row.role == "ours"}
+            {"title": row.title, "pace": row.pace, "label": row.label, "color": row.color, "main": row in main}
             for row in evaluation.methods
         ],
         "trials": [trials[number] for number in sorted(trials)],

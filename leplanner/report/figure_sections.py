@@ -1,4 +1,4 @@
-"""Sections that are mostly figures: what `leplanner diagnose` and `ablate` left, and success by distance of the goal."""
+"""Sections that are mostly figures: diagnostics, ablations, and success by distance of the goal."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def to_pictures(drawn: Drawn, number: int, folder: Path | None) -> list[Picture]
 
 
 def inline(svg: str, prefix: str) -> str:
-    """An SVG file as an element: ink and paper are the page's, so that it is legible in the dark, and ids are unique."""
+    """An SVG file as an element: ink and paper are the page's, so that the dark suits it too, and ids are unique."""
     element = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.S)
     element = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}", element)
     element = element.replace("#000000", "currentColor").replace("#ffffff", "var(--surface)")

@@ -62,8 +62,7 @@ def our_row(evaluation: Evaluation) -> MethodRow | None:
 def strongest(evaluation: Evaluation, role: Role) -> MethodRow | None:
     """At the m that suits it best."""
     rows = [row for row in evaluation.methods if row.role == role and HEADLINE in row.rates]
-    return max(rows, key=lambda row: [row.rates[name]["value"] for name in (HEADLINE, HELD) if name in row.rates],
-               default=None)  # fmt: skip
+    return max(rows, key=lambda row: row.rates[HEADLINE]["value"], default=None)
 
 
 def card(evaluation: Evaluation) -> Card | None:

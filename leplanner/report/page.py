@@ -10,7 +10,7 @@ from typing import Any
 
 from ..artifacts import atomic_path
 from ..control.methods import METHODS, REQUIREMENTS, capability_table, methods_of
-from ..evaluation.metrics import HEADLINE, HOLD_STEPS
+from ..evaluation.metrics import HEADLINE
 from ..evaluation.videos import Video, load_video
 from ..tasks import get_task
 from . import figures, findings, picture_figures
@@ -58,6 +58,7 @@ def write_page(folders: list[Path], out: Path, title: str = "leplanner", figure_
         "title": title,
         "headline": findings.headline(evaluations),
         "sections": measured,
+        "card_metrics": {HEADLINE: "reached", figures.HELD: "and held"},
         "others": others,
         "glossary": _glossary(evaluations),
         "data_json": json.dumps(data, allow_nan=False).replace("<", "\\u003c"),

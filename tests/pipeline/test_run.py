@@ -16,8 +16,8 @@ from leplanner.cli.main import main
 from leplanner.core.actions import ActionSpec
 from leplanner.evaluation.videos import PlanTraceLog, Video, load_video, video_path
 from leplanner.pipeline.bundle import make_bundle
-from leplanner.report.card import Making
 from leplanner.report.browser import outcome_text
+from leplanner.report.card import Making
 from leplanner.report.page import write_page
 from leplanner.worlds import World, WorldSpec
 from leplanner.worlds.lewm.encoders import ViTConfig
