@@ -17,6 +17,7 @@ from .pictures import data_uri, outlined, sprite, with_unit
 from .tables import Evaluation, counted_trials, find_video
 
 COLUMNS = 8  # of executed frames in their picture
+LARGE = 4  # so many methods have room beside each other
 OUTCOMES = {"held": "reached and held", "left": "reached, not held", "missed": "not reached"}
 
 
@@ -51,7 +52,7 @@ def browsable(folder: Path, evaluation: Evaluation) -> dict[str, Any]:
     for trial in trials.values():
         trial["rows"].sort(key=lambda about: about["method"])
     glance = findings.card(evaluation)
-    main = glance.rows if glance else evaluation.methods  # the others are drawn smaller
+    main = glance.rows if glance and len(evaluation.methods) > LARGE else evaluation.methods  # others are drawn smaller
     return {
         "setting": f"{task.title}, {evaluation.protocol}, {evaluation.offset} ahead",
         "unit": task.error_unit,

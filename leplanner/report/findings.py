@@ -40,23 +40,18 @@ class Comparison:
     minor: bool  # with a floor or a ceiling
 
 
-def show_rate(rate: dict[str, Any]) -> str:
+def count_or_rate(rate: dict[str, Any]) -> str:
     """Counts where there are few trials, else percent with the 95 % interval."""
     if rate["trials"] < FEW:
         return f"{rate['successes']} of {rate['trials']}"
     return f"{100 * rate['value']:.3g} % ({100 * rate['low']:.0f}-{100 * rate['high']:.0f})"
 
 
-def our_method(methods: Sequence[str] | set[str]) -> str | None:
-    """Which of our methods to show where there is room for one: what controllers do by default, if it was measured."""
-    return next((name for name in (DEFAULT, *methods_of("ours")) if name in methods), None)
-
-
 def our_row(evaluation: Evaluation) -> MethodRow | None:
-    """At the smallest m that was measured."""
-    rows = [row for row in evaluation.methods if HEADLINE in row.rates]
-    name = our_method({row.method for row in rows})
-    return min((row for row in rows if row.method == name), key=lambda row: row.replan, default=None)
+    """What controllers do by default, if it was measured, at the smallest m."""
+    preference = [DEFAULT, *methods_of("ours")]
+    rows = [row for row in evaluation.methods if row.method in preference and HEADLINE in row.rates]
+    return min(rows, key=lambda row: (preference.index(row.method), row.replan), default=None)
 
 
 def strongest(evaluation: Evaluation, role: Role) -> MethodRow | None:
@@ -210,6 +205,10 @@ def _without_ours(evaluations: Sequence[Evaluation]) -> str:
                 groups.setdefault(row.label, {})[number] = row
     if not groups:
         return "Diagnostics of planners and their world models."
-    best = max(groups.values(), key=lambda rows: _total(list(rows.values()))[0] / _total(list(rows.values()))[1])
-    rows = list(best.values())
-    return f"On {_tasks(evaluations, best)}, {rows[0].title} reached {_goals(rows)}, more than any other method here."
+    totals = {label: _total(list(rows.values())) for label, rows in groups.items()}
+    shares = {label: reached / trials for label, (reached, trials) in totals.items()}
+    best = max(shares, key=lambda label: shares[label])
+    rows = list(groups[best].values())
+    beaten = [share < shares[best] for label, share in shares.items() if label != best]
+    more = ", more than any other method here" if beaten and all(beaten) else ""
+    return f"On {_tasks(evaluations, groups[best])}, {rows[0].title} reached {_goals(rows)}{more}."

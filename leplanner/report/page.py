@@ -94,7 +94,7 @@ def _template() -> Any:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters["rate"] = findings.show_rate
+    environment.filters["rate"] = findings.count_or_rate
     return environment.get_template("page.html.j2")
 
 

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from leplanner.artifacts import read_json
-from leplanner.report.findings import card, comparisons, headline, show_p, show_rate, times
+from leplanner.report.findings import card, comparisons, count_or_rate, headline, show_p, times
 from leplanner.report.tables import read_evaluation
 from leplanner.zoo import shipped
 
@@ -51,8 +51,8 @@ def reached(method, count, trials):
 
 
 def test_few_trials_are_counted_and_many_have_an_interval():
-    assert show_rate({"successes": 4, "trials": 4, "value": 1.0, "low": 0.4, "high": 1.0}) == "4 of 4"
-    assert show_rate({"successes": 42, "trials": 50, "value": 0.84, "low": 0.715, "high": 0.917}) == "84 % (72-92)"
+    assert count_or_rate({"successes": 4, "trials": 4, "value": 1.0, "low": 0.4, "high": 1.0}) == "4 of 4"
+    assert count_or_rate({"successes": 42, "trials": 50, "value": 0.84, "low": 0.715, "high": 0.917}) == "84 % (72-92)"
 
 
 def test_the_headline_says_who_reached_more(read):
@@ -79,6 +79,7 @@ def test_the_headline_without_us_and_without_rows(read):
     assert headline([others]) == [
         "On PushT, replay of the data reached 200 of 200 goals (100 %), more than any other method here."
     ]
+    assert headline([read("pusht", only("no-op"))]) == ["On PushT, no-op reached 0 of 200 goals (0 %)."]
     assert card(others) is None
     assert headline([]) == ["Diagnostics of planners and their world models."]
 
