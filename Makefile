@@ -20,9 +20,10 @@ $(STAMP): pyproject.toml constraints.txt
 system:
 	@sh scripts/system-libraries.sh
 
-# a Chromium for the report's test, which is skipped without one
+# a Chromium and axe-core for the report's tests, which are skipped without them
 browser:
 	@sh scripts/browser.sh
+	@sh scripts/axe.sh
 
 # what the page that runs in a visitor's browser needs; left out, with a reason, where npm is missing
 $(PAGE): $(STAMP) scripts/browser_page.py leplanner/planner/export.py leplanner/zoo/tworoom/config.json

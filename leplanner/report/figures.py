@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..artifacts import atomic_path
-from ..control.methods import BLACK, BLUE, DEFAULT, GRAY, SKY, VERMILION
+from ..control.methods import BLACK, BLUE, GRAY, SKY, VERMILION
 from ..evaluation.metrics import HEADLINE
 from .tables import Evaluation, MethodRow, metric_title
 
@@ -67,14 +67,15 @@ def success(evaluation: Evaluation, title: str) -> Any:
 def cost(evaluation: Evaluation, title: str) -> Any:
     """Predictor transitions and milliseconds of one plan, on logarithmic axes; without methods that imagine nothing."""
     figure, axes = _new(COLUMN_IN, 2.2)
-    shown: set[str] = set()
+    shown: dict[str, tuple[float, float]] = {}
     for row in evaluation.methods:
         if row.costs["transitions"] >= 1 and row.title not in shown:
-            shown.add(row.title)
             point = (row.costs["transitions"], row.costs["plan_ms"])
+            near = sum(all(0.5 < a / b < 2 for a, b in zip(point, other, strict=True)) for other in shown.values())
+            shown[row.title] = point
             axes.plot(*point, "o", color=row.color)
-            below = row.role == "ours" and row.method != DEFAULT  # our methods cost about the same: names must not meet
-            axes.annotate(row.title, point, xytext=(5, -11 if below else 4), textcoords="offset points")
+            lower = 4 - 11 * near  # methods of one kind cost about the same: names must not meet
+            axes.annotate(row.title, point, xytext=(5, lower), textcoords="offset points")
     for side, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
         scale("log")
         low, high = side.get_data_interval()

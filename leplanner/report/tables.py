@@ -25,11 +25,16 @@ class MethodRow:
     trials: int
     rates: dict[str, dict[str, Any]]  # value, low and high by metric: as numbers, for figures
     shown: dict[str, str]  # by metric: a rate in percent with its 95 % interval, the median of a value
-    paired: list[str]  # differences to the reference
+    differences: dict[int, dict[str, Any]]  # to the reference at m, on the trials both ran: as numbers
+    paired: list[str]  # the same in words
     transitions_per_plan: str
     plan_ms: str
     encode_ms: str
-    costs: dict[str, float]  # transitions and milliseconds of a plan: as numbers, for figures
+    costs: dict[str, float]  # transitions and milliseconds of a plan, and of encoding: as numbers, for figures
+
+    @property
+    def decision_ms(self) -> float:
+        return self.costs["encode_ms"] + self.costs["plan_ms"]
 
     @property
     def pace(self) -> str:
@@ -49,6 +54,7 @@ class Evaluation:
     protocol: str
     manifest: str  # digest
     seed: int
+    reference: str  # the method that others are compared with
     metrics: dict[str, str]  # titles of what was measured, in the order of registration
     methods: list[MethodRow]
     settings: dict[str, Any]
@@ -91,6 +97,7 @@ def read_evaluation(folder: Path) -> Evaluation:
         protocol=manifest["protocol"],
         manifest=summary["manifest"],
         seed=manifest["seed"],
+        reference=summary["reference"],
         metrics=_measured_metrics(methods, get_task(manifest["task"]).error_unit),
         methods=methods,
         settings=summary["settings"],
@@ -129,11 +136,16 @@ def _method_row(value: dict[str, Any], reference: str, settings: dict[str, Any])
         rates=value["rates"],
         shown={metric: show_rate(rate) for metric, rate in value["rates"].items()}
         | {metric: f"{median:.3g}" for metric, median in value["values"].items() if median is not None},
+        differences={int(m): d for m, d in value["differences"].items()},
         paired=paired,
         transitions_per_plan=f"{value['transitions_per_plan']:,.5g}",
         plan_ms=f"{value['plan_ms']:.1f}",
         encode_ms=f"{value['encode_ms']:.1f}",
-        costs={"transitions": value["transitions_per_plan"], "plan_ms": value["plan_ms"]},
+        costs={
+            "transitions": value["transitions_per_plan"],
+            "plan_ms": value["plan_ms"],
+            "encode_ms": value["encode_ms"],
+        },
     )
 
 
