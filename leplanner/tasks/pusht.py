@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 
 from ..core.config import changed
-from .spec import LIGHT, NATIVE, Array, Simulator, SmoothNoise, Task, farthest_corner, held, wrapped
+from .spec import LIGHT, NATIVE, Array, GoalClick, Simulator, Slider, SmoothNoise, Task, farthest_corner, held, wrapped
 
 ACTION_PX = 100.0  # a unit action asks for a point this far from the agent
 SUCCESS_PX, SUCCESS_RAD = 20.0, np.pi / 9
 BLOCK_CENTER = np.array([0.0, 45.0])  # center of mass in the block's own frame
 CLEAR_PX = 105.0  # at this distance from the block's center the agent passes it freely
 BEHIND_PX = 95.0  # a push starts this far behind it
+REACH_PX = 77.0  # from the block's center to its farthest corner
+WINDOW_PX = 512.0
 TABLE_PX = (25.0, 487.0)
 MIDDLE_PX = np.array([256.0, 256.0])
 
@@ -199,6 +201,40 @@ def away(state: Array, number: int) -> Array:
     return moved
 
 
+def _block_at(center: Array, angle: float) -> Array:
+    """Where the block's own origin is when its center of mass is there."""
+    return center - (block_center(np.array([0.0, 0.0, 0.0, 0.0, angle])))
+
+
+def goal_at(state: Array, click: Array, degrees: float) -> Array:
+    """The T's center where the click is, turned from how it lies now, and the disc behind it: where a push along the
+    way would leave it."""
+    center = np.asarray(click) * WINDOW_PX
+    low, high = TABLE_PX[0] + REACH_PX, TABLE_PX[1] - REACH_PX
+    if np.any((center < low) | (center > high)):
+        raise ValueError("The T would hang over the edge of the table: click farther inside.")
+    angle = state[4] + np.deg2rad(degrees)
+    way = center - block_center(state)
+    if np.linalg.norm(way) < SUCCESS_PX:  # it stays: the disc comes to its own side
+        way = center - state[:2]
+    behind = np.clip(center - BEHIND_PX * way / max(float(np.linalg.norm(way)), 1e-9), *TABLE_PX)
+    return np.concatenate([behind, _block_at(center, angle), [angle % (2 * np.pi), 0.0, 0.0]])
+
+
+def kick(state: Array, rng: np.random.Generator) -> Array:
+    """The T, up to 40 px aside and 25 degrees about."""
+    moved, center = state.copy(), block_center(state)
+    for _ in range(100):  # most shoves fit at once; none that fits leaves the scene as it is
+        heading, far_px = rng.uniform(0, 2 * np.pi), rng.uniform(20.0, 40.0)
+        place = center + far_px * np.array([np.cos(heading), np.sin(heading)])
+        inside = bool(np.all(np.abs(place - MIDDLE_PX) < 170.0))
+        if inside and np.linalg.norm(place - state[:2]) > BEHIND_PX:
+            angle = state[4] + rng.uniform(-1.0, 1.0) * np.deg2rad(25)
+            moved[2:5] = [*_block_at(place, angle), angle % (2 * np.pi)]
+            break
+    return moved
+
+
 def simulator(visuals: Mapping[str, Any]) -> Simulator:
     from .swm_pusht import PushTSimulator
 
@@ -255,7 +291,13 @@ TASK = Task(
     behavior=Pusher,
     correction=Corrector,
     away=away,
-    plan_view=lambda states: np.stack([states[:, :2], states[:, 2:4]], axis=1) / 512.0,
+    plan_view=lambda states: np.stack([states[:, :2], states[:, 2:4]], axis=1) / WINDOW_PX,
+    goal_click=GoalClick(
+        "Click where the T's center should be; the disc ends behind it.",
+        goal_at,
+        Slider("turn the T, degrees", -90.0, 90.0, 0.0),
+    ),
+    kick=kick,
     simulator=simulator,
     visuals=LIGHT,
     native_visuals=NATIVE,
