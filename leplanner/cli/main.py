@@ -18,10 +18,11 @@ Verbs = Mapping[str, Any]  # a function, a dataclass of options with `default` a
 
 def verbs() -> Verbs:
     """Imported here, not at the top: `leplanner --version` should not wait for torch."""
-    from . import ablate, bench, demo, diagnose, doctor, evaluate, export, report, run, stages, world, zoo
+    from . import ablate, bench, demo, diagnose, doctor, evaluate, export, play, report, run, stages, world, zoo
 
     return {
         "demo": demo.demo,
+        "play": play.play,
         "zoo": zoo.zoo,
         "run": run.Run,
         "doctor": doctor.doctor,

@@ -74,6 +74,12 @@ def _hand_pose(state: Array) -> tuple[Array, Array]:
     return place.reshape(*shape, 3), np.arctan2(across[:, 1], across[:, 0]).reshape(shape)
 
 
+def _yaw(state: Array) -> Array:
+    """(..., S) -> (...,): how the cube is turned about the vertical."""
+    edge = Rotation.from_quat(state[..., TURN].reshape(-1, 4)).apply([1.0, 0.0, 0.0])
+    return np.arctan2(edge[:, 1], edge[:, 0]).reshape(state.shape[:-1])
+
+
 def hand(state: Array) -> Array:
     """Where the fingertips are: (..., S) -> (..., 3)."""
     return _hand_pose(state)[0]
@@ -89,8 +95,7 @@ def probe(state: Array) -> Array:
     turned to the cube. A cube looks the same after a quarter turn, a hand of two fingers after half a turn."""
     closed = np.clip(state[..., FINGERS, None] / CLOSED_RAD, 0.0, 1.0)
     place, turned = _hand_pose(state)
-    edge = Rotation.from_quat(state[..., TURN].reshape(-1, 4)).apply([1.0, 0.0, 0.0])
-    cube = np.arctan2(edge[:, 1], edge[:, 0]).reshape(state.shape[:-1])
+    cube = _yaw(state)
     turns = np.stack([np.sin(4 * cube), np.cos(4 * cube), np.sin(2 * turned), np.cos(2 * turned)], axis=-1)
     return np.concatenate([state[..., BLOCK], place, closed, turns], axis=-1)
 
@@ -172,13 +177,14 @@ def away(state: Array, number: int) -> Array:
     return moved
 
 
-def reach(angles: Array, place: Array) -> Array:
-    """Joints (6,) that bring the fingertips to a place, the hand turned as it is; the nearest to those now."""
-    _, before = _kinematics(angles[None])
+def reach(angles: Array, place: Array, about: float) -> Array:
+    """Joints (6,) that bring the fingertips to a place and turn the hand about the vertical by so much; the nearest to
+    those now."""
+    wanted = Rotation.from_euler("z", about) * _kinematics(angles[None])[1]
 
     def off(tried: Array) -> Array:
         there, turned = _kinematics(tried[None])
-        return np.concatenate([there[0] - place, HAND_TURN_M * (turned * before.inv()).as_rotvec()[0]])
+        return np.concatenate([there[0] - place, HAND_TURN_M * (turned * wanted.inv()).as_rotvec()[0]])
 
     solved = least_squares(off, angles, xtol=1e-10)
     if np.abs(solved.fun).max() > 1e-3:
@@ -187,7 +193,7 @@ def reach(angles: Array, place: Array) -> Array:
 
 
 def goal_at(state: Array, click: Array, height_cm: float) -> Array:
-    """The cube above the click, held in the hand, which is turned as it is now."""
+    """The cube above the click, turned as it is now, and held in the hand: flat on two of its sides."""
     place = CAMERA.on_level(click, LYING_M)
     if np.any(place[:2] < TABLE_M[0]) or np.any(place[:2] > TABLE_M[1]):
         (left, right), (near, far) = np.array(TABLE_M)[:, 1], np.array(TABLE_M)[:, 0]
@@ -197,10 +203,12 @@ def goal_at(state: Array, click: Array, height_cm: float) -> Array:
         )
     place = place + [0.0, 0.0, height_cm / 100]
     goal = np.zeros_like(state)
-    goal[: len(JOINTS)] = reach(state[: len(JOINTS)], place)
+    yaw = _yaw(state)
+    to_flat = (yaw - _hand_pose(state)[1] + _QUARTER / 2) % _QUARTER - _QUARTER / 2  # a cube's sides are alike
+    goal[: len(JOINTS)] = reach(state[: len(JOINTS)], place, float(to_flat))
     goal[FINGERS : FINGERS + len(HOLDING_RAD)] = HOLDING_RAD
     goal[BLOCK] = place
-    goal[TURN] = Rotation.from_euler("z", _hand_pose(goal)[1]).as_quat()
+    goal[TURN] = Rotation.from_euler("z", yaw).as_quat()
     return goal
 
 
