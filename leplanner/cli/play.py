@@ -6,7 +6,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from ..play.app import build, launch
+from ..play.app import PlayPage
 from .options import MaybeInt
 from .progress import bar, console
 
@@ -30,6 +30,6 @@ def play(
         browser: open the page in a browser.
     """
     with bar("fitting where latents are in the picture", "episodes") as update:
-        page = build(source, update)
-    console.print(f"play: {launch(page, host, port, browser)} (Ctrl-C ends it)", soft_wrap=True)
-    page.block_thread()
+        page = PlayPage(source, update)
+    console.print(f"play: {page.launch(host, port, browser)} (Ctrl-C ends it)", soft_wrap=True)
+    page.wait()

@@ -51,6 +51,7 @@ class Lane:
         return self.sim.render(size)
 
     def begin(self, start: Array, goal: Array, planner: Planner, policy: Policy, execute: int) -> None:
+        """At the start, with a goal and a controller; nothing moves yet."""
         self.planner, self.goal = planner, goal
         self.recording = RecordingPolicy(policy)
         self.controller = Controller(self.recording, planner.world, execute, encode=planner.encode)
@@ -87,10 +88,9 @@ class Lane:
         imagined = self.bundle.projection.points(self.planner.imagine(problem, blocks))[0]
         self.plan = np.concatenate([self.task.plan_view(self.sim.state()[None]), imagined])
 
-    def picture(self, size: int) -> Array:
-        """The scene now, the plan and the goal's places drawn over it."""
-        view = self.task.plan_view
-        return draw_overlay(self.sim.render(size), self.plan, view(self.goal[None])[0] if view else None)
+    def picture(self, size: int, edge: Array) -> Array:
+        """The scene now; over it the plan, and the outline of what should be where."""
+        return draw_overlay(self.sim.render(size), self.plan, edge)
 
     @property
     def numbers(self) -> Numbers:

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 from PIL import Image, ImageDraw
+from scipy.ndimage import binary_dilation, binary_erosion, binary_opening
 
 from ..core.actions import Array
 
@@ -15,17 +16,20 @@ FINER = 3  # lines are drawn so many times larger, then averaged
 FAINTEST = 0.3  # opacity of a plan's last block
 
 
-def draw_overlay(frame: Array, plan: Array | None, goal: Array | None) -> Array:
-    """Over a uint8 frame (S, S, 3): `plan` (1 + H, P, 2) is where each thing is now and after each block, `goal` (P, 2)
-    where it should be; shares of the frame."""
+def outline(target: Array) -> Array:
+    """The edge of the pixels (S, S) that show where things should be."""
+    whole = binary_opening(target)  # without specks
+    return binary_dilation(whole, iterations=2) & ~binary_erosion(whole)
+
+
+def draw_overlay(frame: Array, plan: Array | None, edge: Array) -> Array:
+    """Over a uint8 frame (S, S, 3): `plan` (1 + H, P, 2) is where each thing is now and after each block, as shares of
+    the frame; `edge` (S, S) is what `outline` made of a goal."""
+    frame = np.where(edge[..., None], np.array(GOAL, np.uint8), frame)
     size = len(frame) * FINER
     canvas = Image.new("RGBA", (size, size), (255, 255, 255, 0))
     pen = ImageDraw.Draw(canvas)
     thick = size / 130
-    if goal is not None:
-        for x, y in goal * size:
-            _ring(pen, x, y, 4 * thick, 1.5 * thick, (255, 255, 255, 255))
-            _ring(pen, x, y, 3.7 * thick, thick, (*GOAL, 255))
     for number in range(plan.shape[1] if plan is not None else 0):
         assert plan is not None
         color, path = PATHS[number % len(PATHS)], plan[:, number] * size
@@ -41,7 +45,3 @@ def draw_overlay(frame: Array, plan: Array | None, goal: Array | None) -> Array:
 
 def _dot(pen: ImageDraw.ImageDraw, x: float, y: float, radius: float, ink: tuple[int, ...]) -> None:
     pen.ellipse([x - radius, y - radius, x + radius, y + radius], fill=ink)
-
-
-def _ring(pen: ImageDraw.ImageDraw, x: float, y: float, radius: float, width: float, ink: tuple[int, ...]) -> None:
-    pen.ellipse([x - radius, y - radius, x + radius, y + radius], outline=ink, width=max(1, round(width)))

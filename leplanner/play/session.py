@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..control.methods import DEFAULT, METHODS, MethodInputs, SearchBudget
+from ..control.methods import METHODS, MethodInputs, SearchBudget
 from ..control.policy import PlannerPolicy
 from ..core.actions import Array
+from ..evaluation.capture import goal_and_target
 from .bundle import PlayBundle
 from .lane import Lane, Numbers
+from .overlay import outline
 
+OURS = "LePlanner"  # as shipped: with plan reuse
 OPPONENT, OPPONENT_BUDGET = "cem", SearchBudget(samples=100, rounds=10)
 BUDGET = 50  # environment actions of the trials that controllers are measured on
 AHEAD = 25  # environment actions from a scene to the goal that is taken from the same episode
@@ -28,13 +32,17 @@ class Shown:
     numbers: Numbers
 
 
+# stable-worldmodel's solvers print, and what silences them is the whole process's: searches take turns
+_one_search = threading.Lock()
+
+
 class Session:
     """Not thread-safe, and its simulators draw in the thread that made it: see `Player`."""
 
     def __init__(self, bundle: PlayBundle, seed: int | None = None):
         self.bundle, self.task = bundle, bundle.task
         self.rng = np.random.default_rng(seed)
-        self.ours = Lane(bundle, METHODS.get(DEFAULT).title)
+        self.ours = Lane(bundle, OURS)
         self.theirs: Lane | None = None
         self.refinements, self.execute, self.opponent = bundle.trained_refinements, 1, False
         self.started = False
@@ -84,15 +92,18 @@ class Session:
                 self.theirs = Lane(self.bundle, method.title_with(str(OPPONENT_BUDGET)))
             inputs = MethodInputs(self.bundle.planner, BUDGET, search=OPPONENT_BUDGET)
             self.theirs.begin(self.start, self.goal, self.bundle.planner, method.make(inputs)(None), self.execute)
-        self.goal_picture = self.ours.frame(self.goal, PICTURE_PX)
+        self.goal_picture, target = goal_and_target(self.task, self.ours.sim, self.goal, PICTURE_PX)
+        self.edge = outline(target)
         self.ours.sim.set_state(self.start)
         self.started = False
 
     def step(self, steps: int = 1) -> None:
         self.started = True
         for _ in range(steps):
-            for lane in self.lanes:
-                lane.step()
+            self.ours.step()
+            if self.theirs is not None and self.opponent:
+                with _one_search:
+                    self.theirs.step()
 
     def push(self) -> None:
         """A shove, the same for all lanes: the task's own, or a block of random actions."""
@@ -119,7 +130,7 @@ class Session:
         )
 
     def show(self) -> list[Shown]:
-        return [Shown(lane.picture(PICTURE_PX), lane.numbers) for lane in self.lanes]
+        return [Shown(lane.picture(PICTURE_PX, self.edge), lane.numbers) for lane in self.lanes]
 
     def close(self) -> None:
         for lane in (self.ours, self.theirs):

@@ -70,7 +70,7 @@ def stage_html(session: Session, message: str = "") -> str:
         f"<p>{escape(hint)}</p>"
         '<p class="legend"><i class="ring"></i> where things should be<br>'
         '<i class="path"></i> the imagined plan, later blocks fainter</p>'
-        f"<p>Reached counts; held means {HOLD_STEPS} steps in a row.</p></figure>"
+        f"<p>The goal is held after {HOLD_STEPS} steps in a row.</p></figure>"
     )
     warning = f'<p class="note" role="status">{escape(note)}</p>'
     return f'<div class="stage" data-lanes="{len(session.lanes)}">{lanes}{goal}</div>{warning}'

@@ -31,6 +31,7 @@ HAND = np.array([0.0, 0.1 + 0.0108 + 0.145, 0.0])  # from the last joint to betw
 FINGERS, CLOSED_RAD = 6, 0.8  # the finger's joint, and its angle when the empty hand is closed
 HOLDING_RAD = (0.45, 0.0, 0.447, -0.44) * 2  # the hand's eight joints when it holds the cube
 HAND_TURN_M = 0.3  # a radian of the hand's turn counts as much as this far
+LET_GO_M = 0.07  # the open hand's height over a cube that it put down
 LYING_M = 0.02  # the height of the cube's center on the table
 TABLE_M = ((0.25, -0.35), (0.6, 0.35))  # where the data moves the cube: from, to
 _BACK = (0.7781291801667516, 0.6281042739649356)  # how much the camera looks along the table, and how much down on it
@@ -193,7 +194,8 @@ def reach(angles: Array, place: Array, about: float) -> Array:
 
 
 def goal_at(state: Array, click: Array, height_cm: float) -> Array:
-    """The cube above the click, turned as it is now, and held in the hand: flat on two of its sides."""
+    """The cube above the click, turned as it is now. In the air it is held in the hand, flat on two of its sides; on
+    the table it was let go, and the open hand is above it, as in most of the data."""
     place = CAMERA.on_level(click, LYING_M)
     if np.any(place[:2] < TABLE_M[0]) or np.any(place[:2] > TABLE_M[1]):
         (left, right), (near, far) = np.array(TABLE_M)[:, 1], np.array(TABLE_M)[:, 0]
@@ -205,8 +207,11 @@ def goal_at(state: Array, click: Array, height_cm: float) -> Array:
     goal = np.zeros_like(state)
     yaw = _yaw(state)
     to_flat = (yaw - _hand_pose(state)[1] + _QUARTER / 2) % _QUARTER - _QUARTER / 2  # a cube's sides are alike
-    goal[: len(JOINTS)] = reach(state[: len(JOINTS)], place, float(to_flat))
-    goal[FINGERS : FINGERS + len(HOLDING_RAD)] = HOLDING_RAD
+    lifted = height_cm > 0
+    above = np.array([0.0, 0.0, 0.0 if lifted else LET_GO_M])
+    goal[: len(JOINTS)] = reach(state[: len(JOINTS)], place + above, float(to_flat))
+    if lifted:
+        goal[FINGERS : FINGERS + len(HOLDING_RAD)] = HOLDING_RAD
     goal[BLOCK] = place
     goal[TURN] = Rotation.from_euler("z", yaw).as_quat()
     return goal

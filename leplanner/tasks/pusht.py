@@ -203,7 +203,7 @@ def away(state: Array, number: int) -> Array:
 
 def _block_at(center: Array, angle: float) -> Array:
     """Where the block's own origin is when its center of mass is there."""
-    return center - (block_center(np.array([0.0, 0.0, 0.0, 0.0, angle])))
+    return center - block_center(np.array([0.0, 0.0, 0.0, 0.0, angle]))
 
 
 def goal_at(state: Array, click: Array, degrees: float) -> Array:
@@ -222,17 +222,22 @@ def goal_at(state: Array, click: Array, degrees: float) -> Array:
 
 
 def kick(state: Array, rng: np.random.Generator) -> Array:
-    """The T, up to 40 px aside and 25 degrees about."""
+    """Disc and T, 20 to 40 px apart from each other; where there is room the T turns by up to 25 degrees."""
     moved, center = state.copy(), block_center(state)
-    for _ in range(100):  # most shoves fit at once; none that fits leaves the scene as it is
-        heading, far_px = rng.uniform(0, 2 * np.pi), rng.uniform(20.0, 40.0)
-        place = center + far_px * np.array([np.cos(heading), np.sin(heading)])
-        inside = bool(np.all(np.abs(place - MIDDLE_PX) < 170.0))
-        if inside and np.linalg.norm(place - state[:2]) > BEHIND_PX:
-            angle = state[4] + rng.uniform(-1.0, 1.0) * np.deg2rad(25)
-            moved[2:5] = [*_block_at(place, angle), angle % (2 * np.pi)]
-            break
+    apart = center - state[:2]
+    heading = np.arctan2(apart[1], apart[0])
+    moved[:2] = np.clip(state[:2] - rng.uniform(20.0, 40.0) * _unit(heading), *TABLE_PX)
+    place = center + rng.uniform(20.0, 40.0) * _unit(heading + rng.uniform(-1.0, 1.0) * np.pi / 4)
+    if np.any((place < TABLE_PX[0] + REACH_PX) | (place > TABLE_PX[1] - REACH_PX)):
+        place = center  # it lies at the table's edge
+    room = np.linalg.norm(place - moved[:2]) > BEHIND_PX
+    angle = state[4] + rng.uniform(-1.0, 1.0) * np.deg2rad(25) * room
+    moved[2:5] = [*_block_at(place, angle), angle % (2 * np.pi)]
     return moved
+
+
+def _unit(angle: float) -> Array:
+    return np.array([np.cos(angle), np.sin(angle)])
 
 
 def simulator(visuals: Mapping[str, Any]) -> Simulator:
@@ -293,7 +298,7 @@ TASK = Task(
     away=away,
     plan_view=lambda states: np.stack([states[:, :2], states[:, 2:4]], axis=1) / WINDOW_PX,
     goal_click=GoalClick(
-        "Click where the T's center should be; the disc ends behind it.",
+        "Click where the T's center should be; the disc ends behind it. The pale green T is painted on the table.",
         goal_at,
         Slider("turn the T, degrees", -90.0, 90.0, 0.0),
     ),
