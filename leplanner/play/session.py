@@ -54,13 +54,15 @@ class Session:
 
     def new_scene(self) -> None:
         """Somewhere in an episode of the behavior policy, and a goal a little later in it that is not reached yet."""
-        sim, size = self.ours.sim, self.bundle.planner.world.spec.frame_size
+        sim, spec = self.ours.sim, self.bundle.planner.world.spec
+        size, block = spec.frame_size, spec.actions.block
         for _ in range(SCENES):
             sim.start(self.rng)
             behavior = self.task.behavior(sim, self.rng)
-            states = [sim.state()]
-            for _ in range(int(self.rng.integers(*WARM_UP)) + AHEAD):
-                sim.step(np.asarray(behavior.act(sim.render(size)), np.float32))
+            states, frame = [sim.state()], None
+            for step in range(int(self.rng.integers(*WARM_UP)) + AHEAD):
+                frame = sim.render(size) if step % block == 0 else frame  # as data is collected
+                sim.step(np.asarray(behavior.act(frame), np.float32))
                 states.append(sim.state())
             self.start, self.goal = states[-1 - AHEAD], states[-1]
             if not self.task.success(self.start, self.goal):

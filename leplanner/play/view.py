@@ -7,7 +7,6 @@ import io
 from html import escape
 
 import numpy as np
-from PIL import Image
 
 from ..core.actions import Array
 from .lane import HOLD_STEPS, Numbers
@@ -17,6 +16,8 @@ QUALITY = 92  # of JPEG: ten pictures a second travel to the page
 
 
 def data_uri(picture: Array) -> str:
+    from PIL import Image
+
     file = io.BytesIO()
     Image.fromarray(np.asarray(picture)).save(file, "JPEG", quality=QUALITY, subsampling=0)
     return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import least_squares
 from scipy.spatial.transform import Rotation
 
 from ..core.config import changed
@@ -181,11 +180,13 @@ def away(state: Array, number: int) -> Array:
 def reach(angles: Array, place: Array, about: float) -> Array:
     """Joints (6,) that bring the fingertips to a place and turn the hand about the vertical by so much; the nearest to
     those now."""
-    wanted = Rotation.from_euler("z", about) * _kinematics(angles[None])[1]
+    from scipy.optimize import least_squares
+
+    target = Rotation.from_euler("z", about) * _kinematics(angles[None])[1]
 
     def off(tried: Array) -> Array:
         there, turned = _kinematics(tried[None])
-        return np.concatenate([there[0] - place, HAND_TURN_M * (turned * wanted.inv()).as_rotvec()[0]])
+        return np.concatenate([there[0] - place, HAND_TURN_M * (turned * target.inv()).as_rotvec()[0]])
 
     solved = least_squares(off, angles, xtol=1e-10)
     if np.abs(solved.fun).max() > 1e-3:

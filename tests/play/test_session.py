@@ -88,19 +88,7 @@ def test_a_goal_is_set_by_a_click_and_the_controller_arrives(name, session):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_shove_moves_what_is_scored_and_control_goes_on(name, session):
-    playing = session(name, 2)
-    playing.step(3)
-    before = playing.ours.sim.state()
-    playing.push()
-    assert not np.allclose(playing.ours.sim.state(), before, atol=1e-3)
-    playing.step(3)
-    assert playing.ours.numbers.step == 6
-    assert np.isfinite(playing.ours.sim.state()).all()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_imagined_plan_is_drawn_over_the_scene(name, session):
+def test_the_plan_is_drawn_over_the_scene_and_a_shove_moves_things(name, session):
     playing = session(name, 3)
     playing.step()
     plan, task = playing.ours.plan, playing.task
@@ -117,6 +105,27 @@ def test_the_imagined_plan_is_drawn_over_the_scene(name, session):
     drawn = (shown.picture != scene).any(axis=-1)
     assert 100 < drawn.sum() < 0.2 * drawn.size
     assert (shown.picture[playing.edge] == GOAL).all(axis=-1).mean() > 0.3  # the rest lies under the plan
+    before = playing.ours.sim.state()
+    playing.push()
+    assert not np.allclose(playing.ours.sim.state(), before, atol=1e-3)
+    playing.step(3)
+    assert playing.ours.numbers.step == 4
+    assert np.isfinite(playing.ours.sim.state()).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_shove_moves_things_within_the_scene(name, simulators):
+    """From states in which the disc touches the T, or the cube is held, too."""
+    task, sim = TASKS[name], simulators(name)
+    rng = np.random.default_rng(8)
+    sim.start(rng)
+    behavior = task.behavior(sim, rng)
+    for _ in range(40):
+        sim.step(behavior.act(None))
+        kicked = task.kick(sim.state(), rng)
+        assert np.abs(kicked - sim.state()).max() > 1e-3
+        view = task.plan_view(kicked[None])[0, 0]
+        assert ((view > -0.05) & (view < 1.05)).all()
 
 
 def test_a_plan_is_drawn_where_it_leads():
@@ -180,6 +189,11 @@ def test_far_goals_are_told(session):
     assert "may not arrive" in playing.far
     playing.goal = np.array([40.0, 180.0])
     assert playing.far is None
+
+
+def test_a_source_that_is_no_bundle_is_told():
+    with pytest.raises(ValueError, match="No bundle nowhere"):
+        open_bundle("nowhere")
 
 
 def test_impossible_goals_say_why():
