@@ -16,7 +16,7 @@ PACKAGE = Path(leplanner.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 ORDER = [  # each may import itself and what stands before
     *("core", "artifacts", "training", "execution", "tasks", "data", "worlds", "density", "planner", "zoo"),
-    *("control", "baselines", "evaluation", "diagnostics", "report", "pipeline", "bench", "cli"),
+    *("control", "baselines", "evaluation", "diagnostics", "report", "pipeline", "bench", "play", "cli"),
 ]
 FAMILIES = sorted(path.name for path in (PACKAGE / "worlds").iterdir() if (path / "__init__.py").exists())
 

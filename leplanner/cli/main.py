@@ -18,7 +18,7 @@ from .progress import console, errors
 # where each verb is, as module:name of this folder: a function, or a dataclass of options with `run`, and with
 # `default` where defaults depend on other words. Imported when it is called: help does not wait for torch
 GROUPS = {
-    "Look": {"demo": "demo:Demo", "zoo": "zoo:Zoo", "doctor": "doctor:Doctor"},
+    "Look": {"demo": "demo:Demo", "play": "play:play", "zoo": "zoo:Zoo", "doctor": "doctor:Doctor"},
     "Make": {
         "run": "run:Run",
         "collect": "stages:Collect",

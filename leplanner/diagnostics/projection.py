@@ -98,8 +98,8 @@ def save_projection(projection: Projection, path: Path) -> None:
 def load_projection(path: Path) -> Projection:
     try:
         with safe_open(path, "pt") as file:
-            facts, tensors = file.metadata(), [file.get_tensor(name) for name in ("weights", "offset")]
-        return Projection(*tensors, facts["encoder_digest"], tuple(json.loads(facts["error_px"])))
+            facts, weights, offset = file.metadata(), file.get_tensor("weights"), file.get_tensor("offset")
+        return Projection(weights, offset, facts["encoder_digest"], tuple(json.loads(facts["error_px"])))
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"{path} cannot be read as a projection ({error}). Delete it; it is fitted again when needed."

@@ -17,18 +17,24 @@ VIDEO_PX = 160
 VISIBLE = 24  # of 255: a smaller difference between two frames is not seen
 
 
+def goal_and_target(task: Task, sim: Simulator, goal: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """A goal's picture, and which of its pixels show what is scored (none, if the task does not say what that is)."""
+    sim.set_state(goal)
+    picture = sim.render(size)
+    target = np.full((size, size), task.away is not None)
+    if task.away:
+        for number in (0, 1):
+            sim.set_state(task.away(goal, number))
+            target &= np.abs(picture.astype(int) - sim.render(size)).max(axis=-1) > VISIBLE
+    return picture, target
+
+
 class Camera:
     """Looks at a simulator every other step, and at the end."""
 
     def __init__(self, task: Task, sim: Simulator, goal: np.ndarray, budget: int):
         self.task, self.sim, self.budget, self.goal_state = task, sim, budget, goal
-        sim.set_state(goal)
-        self.goal = sim.render(VIDEO_PX)
-        self.target = np.full((VIDEO_PX, VIDEO_PX), task.away is not None)
-        if task.away:
-            for number in (0, 1):
-                sim.set_state(task.away(goal, number))
-                self.target &= np.abs(self.goal.astype(int) - sim.render(VIDEO_PX)).max(axis=-1) > VISIBLE
+        self.goal, self.target = goal_and_target(task, sim, goal, VIDEO_PX)
         self.frames: list[np.ndarray] = []
         self.steps: list[int] = []
 

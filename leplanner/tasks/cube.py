@@ -11,7 +11,7 @@ from scipy.spatial.transform import Rotation
 
 from ..core.config import changed
 from .pinhole import Pinhole
-from .spec import LIGHT, NATIVE, Array, Simulator, Task, held
+from .spec import LIGHT, NATIVE, Array, GoalClick, Simulator, Slider, Task, held
 
 SUCCESS_M = 0.04
 BLOCK, TURN = slice(14, 17), [18, 19, 20, 17]  # the cube's position, and its quaternion in SciPy's order (x, y, z, w)
@@ -28,6 +28,11 @@ JOINTS = (  # of the arm: where each sits on the link before it, how it is turne
 )
 HAND = np.array([0.0, 0.1 + 0.0108 + 0.145, 0.0])  # from the last joint to between the fingertips
 FINGERS, CLOSED_RAD = 6, 0.8  # the finger's joint, and its angle when the empty hand is closed
+HOLDING_RAD = (0.45, 0.0, 0.447, -0.44) * 2  # the hand's eight joints when it holds the cube
+HAND_TURN_M = 0.3  # a radian of the hand's turn counts as much as this far
+LET_GO_M = 0.07  # the open hand's height over a cube that it put down
+LYING_M = 0.02  # the height of the cube's center on the table
+TABLE_M = ((0.25, -0.35), (0.6, 0.35))  # where the data moves the cube: from, to
 _BACK = (0.7781291801667516, 0.6281042739649356)  # how much the camera looks along the table, and how much down on it
 CAMERA = Pinhole((1.053, -0.014, 0.639), right=(0.0, 1.0, 0.0), up=(-_BACK[1], 0.0, _BACK[0]), fovy_deg=45.0)
 
@@ -52,16 +57,27 @@ def strict(states: Array, goal: Array) -> bool:
     return held((error(visited, goal) < 0.03) & (turn(visited, goal) < np.deg2rad(15)), 3)
 
 
-def _hand_pose(state: Array) -> tuple[Array, Array]:
-    """(..., S) -> (..., 3) and (...,): where the fingertips are, and how the hand is turned about the vertical."""
-    angles = state[..., : len(JOINTS)].reshape(-1, len(JOINTS))
+def _kinematics(angles: Array) -> tuple[Array, Rotation]:
+    """(B, 6) -> (B, 3) and B rotations: where the fingertips are, and how the hand is turned."""
     place, turned = np.zeros((len(angles), 3)), Rotation.identity(len(angles))
     for (offset, mounted, axis), angle in zip(JOINTS, angles.T, strict=True):
         place = place + turned.apply(offset)
         turned = turned * Rotation.from_rotvec(mounted) * Rotation.from_rotvec(angle[:, None] * np.array(axis))
+    return place + turned.apply(HAND), turned
+
+
+def _hand_pose(state: Array) -> tuple[Array, Array]:
+    """(..., S) -> (..., 3) and (...,): where the fingertips are, and how the hand is turned about the vertical."""
+    place, turned = _kinematics(state[..., : len(JOINTS)].reshape(-1, len(JOINTS)))
     across = turned.apply([0.0, 0.0, 1.0])  # the hand points down, and this lies level
     shape = state.shape[:-1]
-    return (place + turned.apply(HAND)).reshape(*shape, 3), np.arctan2(across[:, 1], across[:, 0]).reshape(shape)
+    return place.reshape(*shape, 3), np.arctan2(across[:, 1], across[:, 0]).reshape(shape)
+
+
+def _yaw(state: Array) -> Array:
+    """(..., S) -> (...,): how the cube is turned about the vertical."""
+    edge = Rotation.from_quat(state[..., TURN].reshape(-1, 4)).apply([1.0, 0.0, 0.0])
+    return np.arctan2(edge[:, 1], edge[:, 0]).reshape(state.shape[:-1])
 
 
 def hand(state: Array) -> Array:
@@ -79,8 +95,7 @@ def probe(state: Array) -> Array:
     turned to the cube. A cube looks the same after a quarter turn, a hand of two fingers after half a turn."""
     closed = np.clip(state[..., FINGERS, None] / CLOSED_RAD, 0.0, 1.0)
     place, turned = _hand_pose(state)
-    edge = Rotation.from_quat(state[..., TURN].reshape(-1, 4)).apply([1.0, 0.0, 0.0])
-    cube = np.arctan2(edge[:, 1], edge[:, 0]).reshape(state.shape[:-1])
+    cube = _yaw(state)
     turns = np.stack([np.sin(4 * cube), np.cos(4 * cube), np.sin(2 * turned), np.cos(2 * turned)], axis=-1)
     return np.concatenate([state[..., BLOCK], place, closed, turns], axis=-1)
 
@@ -162,6 +177,55 @@ def away(state: Array, number: int) -> Array:
     return moved
 
 
+def reach(angles: Array, place: Array, about: float) -> Array:
+    """Joints (6,) that bring the fingertips to a place and turn the hand about the vertical by so much; the nearest to
+    those now."""
+    from scipy.optimize import least_squares
+
+    target = Rotation.from_euler("z", about) * _kinematics(angles[None])[1]
+
+    def off(tried: Array) -> Array:
+        there, turned = _kinematics(tried[None])
+        return np.concatenate([there[0] - place, HAND_TURN_M * (turned * target.inv()).as_rotvec()[0]])
+
+    solved = least_squares(off, angles, xtol=1e-10)
+    if np.abs(solved.fun).max() > 1e-3:
+        raise ValueError("The arm cannot hold the cube there: click nearer the middle of the table, or lower.")
+    return solved.x
+
+
+def goal_at(state: Array, click: Array, height_cm: float) -> Array:
+    """The cube above the click, turned as it is now. In the air it is held in the hand, flat on two of its sides; on
+    the table it was let go, and the open hand is above it, as in most of the data."""
+    place = CAMERA.on_level(click, LYING_M)
+    if np.any(place[:2] < TABLE_M[0]) or np.any(place[:2] > TABLE_M[1]):
+        (left, right), (near, far) = np.array(TABLE_M)[:, 1], np.array(TABLE_M)[:, 0]
+        raise ValueError(
+            f"The arm works on {100 * (right - left):.0f} x {100 * (far - near):.0f} cm in the middle of the table; "
+            f"this is outside. Click nearer the middle."
+        )
+    place = place + [0.0, 0.0, height_cm / 100]
+    goal = np.zeros_like(state)
+    yaw = _yaw(state)
+    to_flat = (yaw - _hand_pose(state)[1] + _QUARTER / 2) % _QUARTER - _QUARTER / 2  # a cube's sides are alike
+    lifted = height_cm > 0
+    above = np.array([0.0, 0.0, 0.0 if lifted else LET_GO_M])
+    goal[: len(JOINTS)] = reach(state[: len(JOINTS)], place + above, float(to_flat))
+    if lifted:
+        goal[FINGERS : FINGERS + len(HOLDING_RAD)] = HOLDING_RAD
+    goal[BLOCK] = place
+    goal[TURN] = Rotation.from_euler("z", yaw).as_quat()
+    return goal
+
+
+def kick(state: Array, rng: np.random.Generator) -> Array:
+    """The cube, 5 to 8 cm aside: out of the hand, if it was held."""
+    moved, angle = state.copy(), rng.uniform(0, 2 * np.pi)
+    moved[BLOCK][:2] += rng.uniform(0.05, 0.08) * np.array([np.cos(angle), np.sin(angle)])
+    moved[BLOCK][:2] = np.clip(moved[BLOCK][:2], *TABLE_M)
+    return moved
+
+
 def simulator(visuals: Mapping[str, Any]) -> Simulator:
     from .swm_cube import CubeSimulator
     from .swm_mujoco import with_rendering
@@ -221,6 +285,12 @@ TASK = Task(
     behavior=RestlessOracle,
     away=away,
     plan_view=plan_view,
+    goal_click=GoalClick(
+        "Click where on the table the cube should be, or above which place.",
+        goal_at,
+        Slider("height above the table, cm", 0.0, 20.0, 0.0),
+    ),
+    kick=kick,
     simulator=simulator,
     visuals=LIGHT,
     native_visuals=NATIVE,

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 
 from ..core.config import changed
-from .spec import LIGHT, NATIVE, Array, Simulator, SmoothNoise, Task, farthest_corner, held, wrapped
+from .spec import LIGHT, NATIVE, Array, GoalClick, Simulator, Slider, SmoothNoise, Task, farthest_corner, held, wrapped
 
 ACTION_PX = 100.0  # a unit action asks for a point this far from the agent
 SUCCESS_PX, SUCCESS_RAD = 20.0, np.pi / 9
 BLOCK_CENTER = np.array([0.0, 45.0])  # center of mass in the block's own frame
 CLEAR_PX = 105.0  # at this distance from the block's center the agent passes it freely
 BEHIND_PX = 95.0  # a push starts this far behind it
+REACH_PX = 77.0  # from the block's center to its farthest corner
+WINDOW_PX = 512.0
 TABLE_PX = (25.0, 487.0)
 MIDDLE_PX = np.array([256.0, 256.0])
 
@@ -199,6 +201,45 @@ def away(state: Array, number: int) -> Array:
     return moved
 
 
+def _block_at(center: Array, angle: float) -> Array:
+    """Where the block's own origin is when its center of mass is there."""
+    return center - block_center(np.array([0.0, 0.0, 0.0, 0.0, angle]))
+
+
+def goal_at(state: Array, click: Array, degrees: float) -> Array:
+    """The T's center where the click is, turned from how it lies now, and the disc behind it: where a push along the
+    way would leave it."""
+    center = np.asarray(click) * WINDOW_PX
+    low, high = TABLE_PX[0] + REACH_PX, TABLE_PX[1] - REACH_PX
+    if np.any((center < low) | (center > high)):
+        raise ValueError("The T would hang over the edge of the table: click farther inside.")
+    angle = state[4] + np.deg2rad(degrees)
+    way = center - block_center(state)
+    if np.linalg.norm(way) < SUCCESS_PX:  # it stays: the disc comes to its own side
+        way = center - state[:2]
+    behind = np.clip(center - BEHIND_PX * way / max(float(np.linalg.norm(way)), 1e-9), *TABLE_PX)
+    return np.concatenate([behind, _block_at(center, angle), [angle % (2 * np.pi), 0.0, 0.0]])
+
+
+def kick(state: Array, rng: np.random.Generator) -> Array:
+    """Disc and T, 20 to 40 px apart from each other; where there is room the T turns by up to 25 degrees."""
+    moved, center = state.copy(), block_center(state)
+    apart = center - state[:2]
+    heading = np.arctan2(apart[1], apart[0])
+    moved[:2] = np.clip(state[:2] - rng.uniform(20.0, 40.0) * _unit(heading), *TABLE_PX)
+    place = center + rng.uniform(20.0, 40.0) * _unit(heading + rng.uniform(-1.0, 1.0) * np.pi / 4)
+    if np.any((place < TABLE_PX[0] + REACH_PX) | (place > TABLE_PX[1] - REACH_PX)):
+        place = center  # it lies at the table's edge
+    room = np.linalg.norm(place - moved[:2]) > BEHIND_PX
+    angle = state[4] + rng.uniform(-1.0, 1.0) * np.deg2rad(25) * room
+    moved[2:5] = [*_block_at(place, angle), angle % (2 * np.pi)]
+    return moved
+
+
+def _unit(angle: float) -> Array:
+    return np.array([np.cos(angle), np.sin(angle)])
+
+
 def simulator(visuals: Mapping[str, Any]) -> Simulator:
     from .swm_pusht import PushTSimulator
 
@@ -255,7 +296,13 @@ TASK = Task(
     behavior=Pusher,
     correction=Corrector,
     away=away,
-    plan_view=lambda states: np.stack([states[:, :2], states[:, 2:4]], axis=1) / 512.0,
+    plan_view=lambda states: np.stack([states[:, :2], states[:, 2:4]], axis=1) / WINDOW_PX,
+    goal_click=GoalClick(
+        "Click where the T's center should be; the disc ends behind it. The pale green T is painted on the table.",
+        goal_at,
+        Slider("turn the T, degrees", -90.0, 90.0, 0.0),
+    ),
+    kick=kick,
     simulator=simulator,
     visuals=LIGHT,
     native_visuals=NATIVE,

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.config import changed
 from .pinhole import Pinhole
-from .spec import LIGHT, NATIVE, Array, Simulator, SmoothNoise, Task, held, wrapped
+from .spec import LIGHT, NATIVE, Array, GoalClick, Simulator, SmoothNoise, Task, held, wrapped
 
 SUCCESS_RAD = 0.05
 LINK_M = 0.12
@@ -99,6 +99,30 @@ def away(state: Array, number: int) -> Array:
     return state + np.pi / (1 + number) * np.eye(len(state))[0]  # the whole arm, turned at its shoulder
 
 
+def arms_to(place: Array) -> list[Array]:
+    """Joints (2,) that bring the fingertip there: elbow on one side, and on the other."""
+    far = float(np.linalg.norm(place))
+    nearest, farthest = 2 * LINK_M * np.cos(WRIST_RAD / 2), 2 * LINK_M
+    if not nearest <= far <= farthest:
+        raise ValueError(
+            f"The fingertip reaches places {100 * nearest:.0f} to {100 * farthest:.0f} cm from the shoulder; this one "
+            f"is {100 * far:.0f} cm away. Click {'nearer' if far > farthest else 'farther out'}."
+        )
+    wrist, heading = 2 * np.arccos(far / farthest), np.arctan2(place[1], place[0])
+    return [np.array([wrapped(heading - side * wrist / 2), side * wrist]) for side in (1.0, -1.0)]
+
+
+def goal_at(state: Array, click: Array, value: float) -> Array:
+    """The fingertip where the click is, the elbow on the side that takes less turning."""
+    arms = [np.concatenate([joints, np.zeros(2)]) for joints in arms_to(CAMERA.on_level(click, ARM_M)[:2])]
+    return min(arms, key=lambda arm: float(error(state, arm)))
+
+
+def kick(state: Array, rng: np.random.Generator) -> Array:
+    """Both joints get 4 to 8 rad/s, either way round."""
+    return state + np.concatenate([np.zeros(2), rng.choice([-1.0, 1.0], 2) * rng.uniform(4.0, 8.0, 2)])
+
+
 def simulator(visuals: Mapping[str, Any]) -> Simulator:
     from .swm_mujoco import with_rendering
     from .swm_reacher import ReacherSimulator
@@ -133,6 +157,8 @@ TASK = Task(
     behavior=ReachAndSway,
     away=away,
     plan_view=plan_view,
+    goal_click=GoalClick("Click where the fingertip should be.", goal_at),
+    kick=kick,
     simulator=simulator,
     visuals=LIGHT,
     native_visuals=NATIVE,

@@ -53,6 +53,27 @@ def whole_state(state: Array) -> Array:
 
 
 @dataclass(frozen=True)
+class Slider:
+    """A number that a goal has besides its place, as a person sets it."""
+
+    label: str  # with its unit
+    low: float
+    high: float
+    start: float
+
+
+@dataclass(frozen=True)
+class GoalClick:
+    """How a click on the picture becomes a goal."""
+
+    hint: str  # what a click does, in a sentence
+    # (S,) the state now, (2,) the click as shares of the frame, the slider's value -> (S,) the goal; where there can
+    # be none, a ValueError says why
+    at: Callable[[Array, Array, float], Array]
+    slider: Slider | None = None
+
+
+@dataclass(frozen=True)
 class Task:
     """All that the package knows about a task. What has a default may be left out."""
 
@@ -84,6 +105,8 @@ class Task:
         None  # a goal state with all that is scored put elsewhere; two places, 0 and 1
     )
     plan_view: Callable[[Array], Array] | None = None  # (T, S) -> (T, P, 2): where things are, as shares of the frame
+    goal_click: GoalClick | None = None  # how a person sets a goal by hand; without it goals are taken from episodes
+    kick: Callable[[Array, np.random.Generator], Array] | None = None  # (S,) -> (S,): the scene after a shove
     # what this task changes in a scale, in a recipe, and in a family's network at a scale, by their names
     scales: Mapping[str, Adjust] = field(default_factory=dict, repr=False)
     recipes: Mapping[str, Adjust] = field(default_factory=dict, repr=False)

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..core.config import changed
-from .spec import LIGHT, NATIVE, Array, Simulator, SmoothNoise, Task, farthest_corner
+from .spec import LIGHT, NATIVE, Array, GoalClick, Simulator, SmoothNoise, Task, farthest_corner
 
+FLOOR_PX = 224.0
 WALL_X, DOOR_Y = 112.0, 49.0
 SPEED_PX = 5.0  # how far a unit action moves the dot
 FREE_PX = (22.0, 202.0)  # where the dot's center can be, walls and radius taken off
@@ -84,6 +85,23 @@ def away(state: Array, number: int) -> Array:
     return farthest_corner(state, *FREE_PX, number)
 
 
+def goal_at(state: Array, click: Array, value: float) -> Array:
+    """The dot where the click is, or as near as walls allow."""
+    place = np.clip(np.asarray(click) * FLOOR_PX, *FREE_PX)
+    if abs(place[0] - WALL_X) <= WALL_HALF_PX:
+        raise ValueError("The wall is there: click in one of the two rooms.")
+    return place
+
+
+def kick(state: Array, rng: np.random.Generator) -> Array:
+    """Up to 30 px aside, within the room."""
+    angle, far_px = rng.uniform(0, 2 * np.pi), rng.uniform(15.0, 30.0)
+    moved = np.clip(state + far_px * np.array([np.cos(angle), np.sin(angle)]), *FREE_PX)
+    side = np.sign(state[0] - WALL_X) or 1.0
+    moved[0] = WALL_X + side * max(side * (moved[0] - WALL_X), WALL_HALF_PX + 1.0)
+    return moved
+
+
 def simulator(visuals: Mapping[str, Any]) -> Simulator:
     from .swm_tworoom import TwoRoomSimulator
 
@@ -124,7 +142,9 @@ TASK = Task(
     probe=lambda state: state[..., :2],
     behavior=ThroughTheDoor,
     away=away,
-    plan_view=lambda states: states[:, None, :2] / 224.0,
+    plan_view=lambda states: states[:, None, :2] / FLOOR_PX,
+    goal_click=GoalClick("Click where the dot should be.", goal_at),
+    kick=kick,
     simulator=simulator,
     visuals=LIGHT,
     native_visuals=NATIVE,
