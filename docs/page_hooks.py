@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 MARKER = "<!-- every verb -->"
-WIDTH = "160"  # help is wrapped to this many columns, and unwrapped here
+WIDTH = "100"  # help is wrapped to this many columns, one box below the other, and unwrapped here
 GROUPS = {  # option groups are named for fields of the code; readers want to know what they set
     "choice options": "task and preset",
     "config options": "settings of this stage",
@@ -67,13 +67,12 @@ def help_of(command: str) -> str:
 def section(command: str) -> str:
     """A verb's description, examples and options."""
     prose, *boxes = re.split(r"^╭─ ", help_of(command), flags=re.M)
-    usage, _, text = prose.partition("\n\n")
+    _, _, text = prose.partition("\n\n")  # the usage line comes first
     paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n") if paragraph.strip()]
     examples = [p.removeprefix("Example: ") for p in paragraphs if p.startswith("Example: ")]
     parts = [f"## {command} {{ #{command.replace(' ', '-')} }}"]
     parts += [p for p in paragraphs if not p.startswith("Example: ")]
     parts.append("```sh\n" + "\n".join(examples) + "\n```")
-    parts.append("```text\n" + " ".join(usage.removeprefix("usage: ").split()) + "\n```")
     return "\n\n".join([*parts, *(options(box) for box in boxes)])
 
 
@@ -92,9 +91,15 @@ def options(box: str) -> str:
     rows = [row for row in rows if not row[0].startswith("-h, --help")]
     if not rows:
         return ""
-    shown = [f"**{GROUPS.get(title, title)}**", " ".join(lead)]
-    shown += [
-        f"`{row[0]}`\n:   {html.escape(' '.join(row[1:]), quote=False).replace('*', chr(92) + '*') or '-'}"
-        for row in rows
-    ]
-    return "\n\n".join(part for part in shown if part)
+    shown = [" ".join(lead)]
+    shown += [f"`{name}`\n:   {_unwrapped(lines) or '-'}" for name, *lines in rows]
+    text = "\n\n".join(part for part in shown if part)
+    if title in GROUPS:  # shared by many verbs, and long: folded
+        return f'??? abstract "{GROUPS[title]}"\n\n' + re.sub(r"^(?=.)", "    ", text, flags=re.M)
+    return text
+
+
+def _unwrapped(lines: list[str]) -> str:
+    """Lines of help as one; a list such as `a,b,c` that was broken after a comma gets no space."""
+    text = re.sub(r"(?<=,)(\S+,) (?=\S)", r"\1", " ".join(lines))
+    return html.escape(text, quote=False).replace("*", "\\*")
