@@ -1,4 +1,4 @@
-"""An extension of griffe: a field without a docstring is documented by the comment on its line."""
+"""An extension of griffe: the fields of a class, with the comments on their lines, as a table in its documentation."""
 
 from __future__ import annotations
 
@@ -9,9 +9,21 @@ import griffe
 
 
 class FieldComments(griffe.Extension):
-    def on_attribute(self, *, attr: griffe.Attribute, **_: Any) -> None:
-        if attr.docstring is None and attr.lineno is not None and isinstance(attr.parent, griffe.Class):
-            last = attr.endlineno or attr.lineno
-            comment = re.search(r"#\s*(?!type:|pyright:|noqa)(.+)$", attr.lines_collection[attr.filepath][last - 1])
-            if comment:
-                attr.docstring = griffe.Docstring(comment[1], lineno=last, parent=attr)
+    def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
+        fields = {name: _comment(member) for name, member in cls.members.items() if _is_field(member)}
+        if any(fields.values()):
+            rows = "".join(f"\n    {name}: {comment or '-'}" for name, comment in fields.items())
+            text = cls.docstring.value if cls.docstring else ""
+            cls.docstring = griffe.Docstring(f"{text}\n\nAttributes:{rows}\n", parent=cls)
+
+
+def _is_field(member: Any) -> bool:
+    is_public = isinstance(member, griffe.Attribute) and not member.name.startswith("_")
+    return is_public and member.docstring is None and member.annotation is not None and "property" not in member.labels
+
+
+def _comment(field: griffe.Attribute) -> str:
+    """On the field's last line, or on the one before it where a long comment stands alone."""
+    lines = field.lines_collection[field.filepath][(field.lineno or 1) - 1 : field.endlineno]
+    found = [re.search(r"(?<!['\"])#\s*(?!type:|pyright:|noqa)(.+)$", line) for line in lines]
+    return next((match[1].strip() for match in reversed(found) if match), "")

@@ -163,9 +163,11 @@ def test_the_command_line_page_has_every_option(capsys):
             assert shown == listed, command
 
 
-def test_the_figures_are_what_their_script_draws(tmp_path):
-    for drawn in runpy.run_path(str(DOCS / "make_figures.py"))["draw_all"](tmp_path):
-        assert drawn.read_text() == (DOCS / "images" / drawn.name).read_text(), "run python docs/make_figures.py"
+@pytest.mark.parametrize("script", ["make_figures.py", "make_result_figures.py"])
+def test_the_figures_are_what_their_script_draws(script, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS))
+    for drawn in runpy.run_path(str(DOCS / script))["draw_all"](tmp_path):
+        assert drawn.read_text() == (DOCS / "images" / drawn.name).read_text(), f"run python docs/{script}"
 
 
 def test_the_pages_build_strictly(tmp_path):
