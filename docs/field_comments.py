@@ -1,4 +1,4 @@
-"""An extension of griffe: the fields of a class, with the comments on their lines, as a table in its documentation."""
+"""An extension of griffe: fields of a class that have a comment on their line, as a table in its documentation."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import griffe
 class FieldComments(griffe.Extension):
     def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
         fields = {name: _comment(member) for name, member in cls.members.items() if _is_field(member)}
-        if any(fields.values()):
-            rows = "".join(f"\n    {name}: {comment or '-'}" for name, comment in fields.items())
+        rows = "".join(f"\n    {name}: {comment}" for name, comment in fields.items() if comment)
+        if rows:
             text = cls.docstring.value if cls.docstring else ""
             cls.docstring = griffe.Docstring(f"{text}\n\nAttributes:{rows}\n", parent=cls)
 

@@ -68,12 +68,13 @@ def arrival(theme: dict[str, str]) -> Drawing:
         axes(d, left, top, w, h, [(x, str(j + 1)) for j, x in enumerate(spots)], "block of the plan", title)
         for value in (0.1, 1, 10, 100):
             d.text(left - 8, height(value) + 4, f"{value:g}", "soft", 12.5, "end")
+        for j, x in enumerate(spots):  # below the lowest curve
+            d.text(x - 14, height(min(cells[first + j] for cells in _profile())) + 20, f"q = {j + 1}", color, 12.5)
         for q, cells in enumerate(_profile(), start=1):
             points = [(x, height(v)) for x, v in zip(spots, cells[first : first + 5], strict=True)]
             d.curve(points, color, 2, dots=False)
             x, y = points[q - 1]
             d.dot(round(x, 1), round(y, 1), color, 5)
-            d.text(x - 12, y + 18, f"q = {q}", color, 12.5)
     caption = "distance to the goal in % of the start's; a dot is where the data was at the goal"
     d.text(70, 330, caption, "soft", 13, "start")
     return d
