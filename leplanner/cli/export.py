@@ -18,12 +18,14 @@ def export(
     bundle: Annotated[Positional[str], arg(metavar="BUNDLE")],
     out: Path,
     batch: MaybeInt = None,
+    reuse: bool = True,
 ) -> None:
     """Write a bundle as encoder.onnx and plan.onnx, which ONNX Runtime runs without torch.
 
     encoder.onnx: frames (B, S, S, 3) uint8 -> latents (B, *Z). plan.onnx: context (B, N, *Z), past_blocks (B, N-1, A),
-    goal (B, *Z) -> blocks (B, H, A), latents, distances. Action statistics, bounds and sizes are in the files'
-    metadata; examples/control_with_onnx.py is a whole control loop.
+    goal (B, *Z), last_plan (B, H, A), executed (1,) int64 -> blocks (B, H, A), latents, distances. last_plan is the
+    plan that was followed, executed how many of its blocks were; at the first decision any plan and H. Action
+    statistics, bounds and sizes are in the files' metadata; examples/control_with_onnx.py is a whole control loop.
 
     Example: leplanner export tworoom --out runs/tworoom/onnx
 
@@ -31,8 +33,10 @@ def export(
         bundle: a shipped task's name, a bundle folder, or a Hugging Face id.
         out: folder for the two files.
         batch: a fixed batch size (default: any).
+        reuse: return what remains of last_plan where that is imagined to end nearer the goal, as the shipped
+            controllers do; --no-reuse is the paper's controller, without the inputs last_plan and executed.
     """
     if importlib.util.find_spec("onnx") is None:
         raise ImportError("Exporting needs the onnx package. Install it with: pip install 'leplanner[export]'")
-    for path in export_onnx(load(bundle, engine="eager"), out, batch):
+    for path in export_onnx(load(bundle, engine="eager"), out, batch, reuse):
         console.print(f"{path}  {path.stat().st_size / 1e6:.1f} MB")

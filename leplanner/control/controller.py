@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from ..core.problem import PlanProblem
 from ..data.context import fill_context
 from ..data.episodes import Episodes, read_frames
 from ..worlds.base import World
+from .images import read_pictures
 from .policy import Policy, Request, imagined_distance
 
 
@@ -27,7 +29,7 @@ class DatasetRow:
     row: int
 
 
-Goal = np.ndarray | Tensor | DatasetRow  # uint8 image(s), latent(s), or a dataset's row
+Goal = Any  # picture(s) as `read_pictures` takes them, latent(s) as tensors, or a DatasetRow
 
 
 @dataclass(frozen=True)
@@ -54,14 +56,15 @@ class Controller:
         seed: int = 0,
         score: bool = False,
         encode: Callable[[Array], Tensor] | None = None,
+        resize: bool = False,
     ):
         """Replan after `execute` blocks. `budget`: the deadline in actions, for policies that want to know it. `score`:
         look where each plan ends in imagination, for comparisons; it costs another rollout. `encode`: a faster way to
-        the world's own latents, such as a planner's engine."""
+        the world's own latents, such as a planner's engine. `resize`: square pictures of another size are resized."""
         if execute < 1:
             raise ValueError(f"execute must be at least one block; got {execute}.")
         self.policy, self.world, self.execute, self.budget = policy, world, execute, budget
-        self.seed, self.score = seed, score
+        self.seed, self.score, self.resize = seed, score, resize
         self.encode = encode or world.encode
         self.actions = world.spec.actions
         self.block = self.actions.block
@@ -111,9 +114,10 @@ class Controller:
         until_next = len(self.queue) // self.block
         return until_next < self.policy.frames
 
-    def act(self, frame: Array | None = None) -> Array:
-        """uint8 (S, S, 3) in, raw action (d_a,) out; with a batch of goals (B, S, S, 3) in, (B, d_a) out. A frame may
-        be left out when `needs_frame` is false: rendering or reading a camera can be saved."""
+    def act(self, frame: Any = None) -> Array:
+        """A picture in, raw action (d_a,) out; with a batch of goals a batch of pictures in, (B, d_a) out. Pictures are
+        uint8 (S, S, 3), or what `read_pictures` makes that of. A frame may be left out when `needs_frame` is false:
+        rendering or reading a camera can be saved."""
         if self.goal is None:
             raise ValueError("act() before a goal is known: call reset(goal) first.")
         if self.needs_frame:
@@ -193,26 +197,35 @@ class Controller:
         self._encode_ms += 1e3 * (time.perf_counter() - began)
         return latents
 
-    def _batched(self, frame: Array) -> Array:
-        frames = np.asarray(frame)[None] if self.single else np.asarray(frame)
+    def _batched(self, frame: Any) -> Array:
+        frames, _ = self._pictures(frame)
         if len(frames) != self.batch:
             raise ValueError(f"{self.batch} goals were given to reset(), {len(frames)} frames to act(): give one each.")
         return frames
+
+    def _pictures(self, value: Any) -> tuple[Array, bool]:
+        return read_pictures(value, self.world.spec.frame_size, self.resize)
 
     def _goal_latent(self, goal: Goal) -> tuple[Tensor, bool]:
         """(B, *Z), and whether one goal was given rather than a batch."""
         if isinstance(goal, DatasetRow):
             return self.encode(read_frames(goal.episodes, np.array([goal.row]))), True
-        if isinstance(goal, torch.Tensor):
-            shape = self.world.latent.shape
+        if isinstance(goal, Tensor) and self._is_latent(goal):
             latents = torch.as_tensor(goal, dtype=torch.float32, device=self.world.device).clone()
-            single = latents.ndim == len(shape)
-            latents = latents.unsqueeze(0) if single else latents
-            if tuple(latents.shape[1:]) != shape or not latents.isfinite().all():
-                raise ValueError(
-                    f"A goal latent must be finite of shape {shape} or (B, "
-                    f"{', '.join(map(str, shape))}); got {tuple(goal.shape)}."
-                )
-            return latents, single
-        images = np.asarray(goal)
-        return self.encode(images[None] if images.ndim == 3 else images), images.ndim == 3
+            if not latents.isfinite().all():
+                raise ValueError("A goal latent holds NaN or infinity; check the frame that it came from.")
+            single = latents.ndim == len(self.world.latent.shape)
+            return latents.unsqueeze(0) if single else latents, single
+        frames, single = self._pictures(goal)
+        return self.encode(frames), single
+
+    def _is_latent(self, goal: Tensor) -> bool:
+        shape = self.world.latent.shape
+        if tuple(goal.shape) in (shape, (len(goal) if goal.ndim else 0, *shape)):
+            return True
+        if goal.ndim < 3:  # no picture either
+            raise ValueError(
+                f"A goal latent must have the shape {shape} or (B, {', '.join(map(str, shape))}); got "
+                f"{tuple(goal.shape)}."
+            )
+        return False

@@ -11,15 +11,16 @@ from .engines.onnx_models import encoder_model, plan_model
 from .planner import Planner
 
 
-def export_onnx(planner: Planner, out: Path, batch: int | None = None) -> list[Path]:
-    """Writes encoder.onnx and plan.onnx for one batch size, or (None) for any."""
+def export_onnx(planner: Planner, out: Path, batch: int | None = None, reuse: bool = True) -> list[Path]:
+    """Writes encoder.onnx and plan.onnx for one batch size, or (None) for any. With `reuse` they make the controller
+    that `lp.load` gives; without, the paper's, in which the new plan always wins."""
     if batch is not None and batch < 1:
         raise ValueError(f"A fixed batch must be at least 1; got {batch}. Leave it out for any batch.")
     rows: int | str = "B" if batch is None else batch
-    facts = metadata(planner)
+    facts = metadata(planner) | {"reuse": json.dumps(reuse)}
     graphs = {
         "encoder.onnx": encoder_model(planner.world, rows, facts),
-        "plan.onnx": plan_model(planner.dynamics, planner.model, rows, facts),
+        "plan.onnx": plan_model(planner.dynamics, planner.model, rows, facts, reuse),
     }
     return [_write(model, out / name) for name, model in graphs.items()]
 

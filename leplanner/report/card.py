@@ -14,6 +14,7 @@ from ..core.latent import LatentSpec
 from ..tasks import get_task
 from ..training.loggers import read_validations
 from ..worlds import FAMILIES, WorldSpec
+from .card_metadata import card_metadata
 from .tables import Evaluation, read_evaluation
 
 
@@ -36,6 +37,7 @@ def model_card(bundle: Path, evaluation: Path, making: Making) -> str:
     measured = read_evaluation(evaluation)
     titles = list(measured.metrics.values())
     lines = [
+        card_metadata(measured),
         f"# LePlanner for {task.title}, {making.scale} scale, {making.recipe} recipe",
         "",
         *_summary(config, making),

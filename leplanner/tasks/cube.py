@@ -10,6 +10,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from ..core.config import changed
+from .pinhole import Pinhole
 from .spec import LIGHT, NATIVE, Array, Simulator, Task, held
 
 SUCCESS_M = 0.04
@@ -27,6 +28,8 @@ JOINTS = (  # of the arm: where each sits on the link before it, how it is turne
 )
 HAND = np.array([0.0, 0.1 + 0.0108 + 0.145, 0.0])  # from the last joint to between the fingertips
 FINGERS, CLOSED_RAD = 6, 0.8  # the finger's joint, and its angle when the empty hand is closed
+_BACK = (0.7781291801667516, 0.6281042739649356)  # how much the camera looks along the table, and how much down on it
+CAMERA = Pinhole((1.053, -0.014, 0.639), right=(0.0, 1.0, 0.0), up=(-_BACK[1], 0.0, _BACK[0]), fovy_deg=45.0)
 
 
 def error(state: Array, goal: Array) -> Array:
@@ -64,6 +67,11 @@ def _hand_pose(state: Array) -> tuple[Array, Array]:
 def hand(state: Array) -> Array:
     """Where the fingertips are: (..., S) -> (..., 3)."""
     return _hand_pose(state)[0]
+
+
+def plan_view(states: Array) -> Array:
+    """The cube's center and between the fingertips."""
+    return CAMERA.project(np.stack([states[..., BLOCK], hand(states)], axis=-2))
 
 
 def probe(state: Array) -> Array:
@@ -212,6 +220,7 @@ TASK = Task(
     probe=probe,
     behavior=RestlessOracle,
     away=away,
+    plan_view=plan_view,
     simulator=simulator,
     visuals=LIGHT,
     native_visuals=NATIVE,

@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 
 from ..core.config import changed
+from .pinhole import Pinhole
 from .spec import LIGHT, NATIVE, Array, Simulator, SmoothNoise, Task, held, wrapped
 
 SUCCESS_RAD = 0.05
 LINK_M = 0.12
 WRIST_RAD = 2.6  # just inside the wrist's stops; the shoulder turns freely
+CAMERA = Pinhole((0.0, 0.0, 0.75), right=(1.0, 0.0, 0.0), up=(0.0, 1.0, 0.0), fovy_deg=45.0)
+ARM_M = 0.01  # the arm's height over the floor
 
 
 def joint_errors(state: Array, goal: Array) -> Array:
@@ -33,6 +36,16 @@ def fingertip(state: Array) -> Array:
     """Where the finger's center is, in meters: two links of 12 cm."""
     shoulder, both = state[..., 0], state[..., 0] + state[..., 1]
     return LINK_M * np.stack([np.cos(shoulder) + np.cos(both), np.sin(shoulder) + np.sin(both)], axis=-1)
+
+
+def elbow(state: Array) -> Array:
+    return LINK_M * np.stack([np.cos(state[..., 0]), np.sin(state[..., 0])], axis=-1)
+
+
+def plan_view(states: Array) -> Array:
+    """Elbow and fingertip."""
+    level = np.stack([elbow(states), fingertip(states)], axis=-2)
+    return CAMERA.project(np.concatenate([level, np.full((*level.shape[:-1], 1), ARM_M)], axis=-1))
 
 
 def strict(states: Array, goal: Array) -> bool:
@@ -119,6 +132,7 @@ TASK = Task(
     probe=probe,
     behavior=ReachAndSway,
     away=away,
+    plan_view=plan_view,
     simulator=simulator,
     visuals=LIGHT,
     native_visuals=NATIVE,

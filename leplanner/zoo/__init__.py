@@ -7,7 +7,7 @@ from pathlib import Path
 from ..artifacts import fetch_folder
 
 FOLDER = Path(__file__).parent
-WEIGHTS = ("config.json", "*.safetensors")  # all that loading needs
+CONTENTS = ("*.json", "*.safetensors", "README.md")  # weights, card, trials and results
 
 
 def shipped() -> dict[str, Path]:
@@ -15,13 +15,13 @@ def shipped() -> dict[str, Path]:
     return {path.name: path for path in sorted(FOLDER.iterdir()) if (path / "config.json").exists()}
 
 
-def find_bundle(source: str | Path) -> Path:
+def find_bundle(source: str | Path, revision: str | None = None) -> Path:
     """The folder of a shipped bundle, of a local one, or of one on the Hugging Face hub. A shipped task's name means
     the shipped bundle even where a folder has the same name; write ./NAME for the folder."""
-    if isinstance(source, str) and source in shipped():
+    if isinstance(source, str) and source in shipped() and revision is None:
         return shipped()[source]
     try:
-        return fetch_folder(source, WEIGHTS)
+        return fetch_folder(source, CONTENTS, revision)
     except ValueError as error:
         raise ValueError(
             f"No bundle {source}: {error} Shipped bundles: {', '.join(shipped()) or 'none'}; make "

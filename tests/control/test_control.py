@@ -128,7 +128,7 @@ def test_misuse_gets_an_answer(tiny_world, frames):
     controller = Controller(Recorder(), tiny_world)
     with pytest.raises(ValueError, match="reset"):
         controller.act(frames[0])
-    with pytest.raises(ValueError, match="Resize"):
+    with pytest.raises(ValueError, match="or let them be resized"):
         controller.reset(np.zeros((64, 64, 3), np.uint8))
     with pytest.raises(ValueError, match="uint8"):
         controller.reset(frames[0].astype(np.float32))

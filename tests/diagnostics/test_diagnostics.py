@@ -114,7 +114,7 @@ def test_diagnose_writes_its_tables(tiny_planner, tworoom, tworoom_file, tmp_pat
         assert len(executed[name]) == 5
     assert json.loads((folder / "imagined.json").read_text())["bundle"] == tiny_planner.digest
     assert main([*arguments, "--trials", "0"]) == 0
-    assert "what a correction buys" in capsys.readouterr().out
+    assert "what a refinement buys" in capsys.readouterr().out
 
 
 def test_the_drift_of_a_perfect_imagination_is_zero(tiny_planner, simulators, monkeypatch):

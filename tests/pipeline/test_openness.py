@@ -68,6 +68,7 @@ def test_onnx_equals_eager_and_needs_no_torch_to_plan(run, tmp_path):
     assert main(["export", str(base / "bundle"), "--out", str(tmp_path)]) == 0
     session = onnxruntime.InferenceSession(str(tmp_path / "plan.onnx"))
     fed = {"context": problem.context, "past_blocks": problem.past_blocks, "goal": problem.goal}
+    fed |= {"last_plan": eager.plan(problem).blocks, "executed": torch.tensor([5])}
     named = {value.name for value in session.get_inputs()}
     blocks = session.run(["blocks"], {name: value.numpy() for name, value in fed.items() if name in named})[0]
     assert np.allclose(blocks, eager.plan(problem).blocks.numpy(), atol=1e-4)

@@ -237,6 +237,12 @@ def exported(tmp_path_factory) -> Path:
     return out
 
 
+def fed(problem, last_plan: torch.Tensor, executed: int) -> dict[str, np.ndarray]:
+    """What the exported plan takes."""
+    inputs = {name: getattr(problem, name).numpy() for name in ("context", "past_blocks", "goal")}
+    return inputs | {"last_plan": last_plan.numpy(), "executed": np.array([executed])}
+
+
 def test_exported_files_say_what_a_loop_must_know(exported):
     session = onnxruntime.InferenceSession(exported / "plan.onnx")
     facts = {name: json.loads(value) for name, value in session.get_modelmeta().custom_metadata_map.items()}
@@ -246,8 +252,9 @@ def test_exported_files_say_what_a_loop_must_know(exported):
     assert (facts["action_mean"], facts["action_std"]) == (list(actions.mean), list(actions.std))
     assert (facts["action_low"], facts["action_high"], facts["horizon"]) == ([-1.0, -1.0], [1.0, 1.0], 5)
     problem = random_problem(planner.model, batch=4)
-    inputs = {name: getattr(problem, name).numpy() for name in ("context", "past_blocks", "goal")}
     expected = lp.load("tworoom", engine="eager").plan(problem)
+    assert facts["reuse"]
+    inputs = fed(problem, expected.blocks, executed=5)
     np.testing.assert_allclose(session.run(["blocks"], inputs)[0], expected.blocks.numpy(), atol=2e-5)
 
 
@@ -257,8 +264,16 @@ def test_a_fixed_batch_is_fixed(tmp_path):
     assert session.get_inputs()[0].shape == [2, 3, 128]
     planner = lp.load("tworoom", engine="eager")
     problem = random_problem(planner.model, batch=2)
-    inputs = {name: getattr(problem, name).numpy() for name in ("context", "past_blocks", "goal")}
-    np.testing.assert_allclose(session.run(["blocks"], inputs)[0], planner.plan(problem).blocks.numpy(), atol=2e-5)
+    expected = planner.plan(problem).blocks
+    inputs = fed(problem, torch.zeros_like(expected), executed=5)
+    np.testing.assert_allclose(session.run(["blocks"], inputs)[0], expected.numpy(), atol=2e-5)
+
+
+def test_the_papers_controller_is_exported_without_the_last_plan(tmp_path):
+    main(["export", "tworoom", "--out", str(tmp_path), "--no-reuse"])
+    session = onnxruntime.InferenceSession(tmp_path / "plan.onnx")
+    assert [value.name for value in session.get_inputs()] == ["context", "past_blocks", "goal"]
+    assert session.get_modelmeta().custom_metadata_map["reuse"] == "false"
 
 
 def test_control_without_torch(exported):
@@ -348,5 +363,6 @@ def test_every_shipped_bundle_is_exported_as_it_is(name, tmp_path, rng):
     frames = np.full((2, size, size, 3), 128, np.uint8) + rng.integers(0, 40, (2, size, size, 3), dtype=np.uint8)
     np.testing.assert_allclose(encoder.run(None, {"frames": frames})[0], planner.encode(frames), atol=1e-3)
     problem = random_problem(planner.model, batch=2)
-    inputs = {part: getattr(problem, part).numpy() for part in ("context", "past_blocks", "goal")}
-    np.testing.assert_allclose(plan.run(["blocks"], inputs)[0], planner.plan(problem).blocks.numpy(), atol=1e-4)
+    expected = planner.plan(problem).blocks
+    inputs = fed(problem, expected, executed=5)
+    np.testing.assert_allclose(plan.run(["blocks"], inputs)[0], expected.numpy(), atol=1e-4)

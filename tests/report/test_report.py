@@ -232,7 +232,7 @@ def test_a_target_is_where_the_goal_shows_it(name, simulators):
         x, y = (task.plan_view(goal[None])[0, 0] * 160).astype(int)  # where the goal shows the agent
         assert target[y, x]
         x, y = (task.plan_view(sim.state()[None])[0, 0] * 160).astype(int)  # where it was put away last
-        assert not target[y, x]
+        assert max(x, y) >= 160 or not target[y, x]  # Cube's is put below the floor, outside of the picture
 
 
 def test_videos_are_kept_whole(evaluated, tmp_path):

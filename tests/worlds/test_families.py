@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+import onnxruntime
 import own_families
 import pytest
 import torch
@@ -9,7 +11,7 @@ from support import CPU, encode_with
 from worlds.random_worlds import random_problem, randomize
 
 from leplanner.control.methods import METHODS, MethodInputs, SearchBudget
-from leplanner.control.policy import Request
+from leplanner.control.policy import Request, select_better_plan
 from leplanner.core.actions import ActionSpec
 from leplanner.core.config import changed
 from leplanner.data.cache import build_cache
@@ -17,6 +19,7 @@ from leplanner.density.train import train_density
 from leplanner.pipeline.presets import get_preset
 from leplanner.planner import engines
 from leplanner.planner.checks import check_dynamics, check_planner
+from leplanner.planner.export import export_onnx
 from leplanner.planner.planner import Planner, planner_for
 from leplanner.planner.train import train_planner
 from leplanner.tasks import TASKS
@@ -169,6 +172,25 @@ def test_every_engine_plans_imagines_and_encodes_as_the_plain_model_does(engine,
         other.imagine(problem, blocks), planner.imagine(problem, blocks), atol=tolerance, rtol=tolerance
     )
     torch.testing.assert_close(other.encode(frames), planner.encode(frames), atol=tolerance, rtol=tolerance)
+
+
+def test_its_exported_plan_reuses_the_last_one_as_the_controller_does(planner, tmp_path):
+    """The remaining plan wins in some rows and loses in others; after all blocks were executed the new plan stands."""
+    _, path = export_onnx(planner, tmp_path)
+    session = onnxruntime.InferenceSession(path)
+    problem, horizon = engines.random_problem(planner.model, batch=16), planner.model.config.horizon
+    new = planner.plan(problem)
+    last = planner.plan(problem[torch.arange(15, -1, -1)]).blocks
+    inputs = {name: getattr(problem, name).numpy() for name in ("context", "past_blocks", "goal")}
+    inputs = {node.name: inputs.get(node.name) for node in session.get_inputs()}  # a world may not look at all
+    for executed in range(1, horizon + 1):
+        expected = new if executed == horizon else select_better_plan(planner, problem, new, last[:, executed:])
+        told = inputs | {"last_plan": last.numpy(), "executed": np.array([executed])}
+        names = ["blocks", "latents", "distances"]
+        for name, value in zip(names, session.run(names, told), strict=True):
+            np.testing.assert_allclose(value, getattr(expected, name).numpy(), atol=1e-4, rtol=1e-4)
+    reused = (select_better_plan(planner, problem, new, last[:, 1:]).blocks != new.blocks).any(dim=(1, 2))
+    assert 0 < reused.sum() < len(reused)
 
 
 def test_a_search_through_it_is_deterministic_and_stays_in_the_box(planner):

@@ -16,13 +16,16 @@ from .traced import traced_encoder, traced_plan, traced_rollout
 Batch = int | str  # a fixed size, or a name for any
 
 
-def plan_model(dynamics: Dynamics, model: LePlanner, batch: Batch, metadata: dict[str, str]) -> Any:
+def plan_model(
+    dynamics: Dynamics, model: LePlanner, batch: Batch, metadata: dict[str, str], reuse: bool = False
+) -> Any:
     """context (B, N, *Z), past_blocks (B, N-1, A), goal (B, *Z) -> the final plan's blocks (B, H, A), latents
-    (B, H, *Z) and distances (B, H)."""
+    (B, H, *Z) and distances (B, H). `reuse`: also last_plan (B, H, A), the plan that was followed, and executed (1,),
+    how many of its blocks were; what remains of it is returned where it is imagined to end nearer the goal."""
     lay_out = capability(dynamics, "onnx_rollout")
     if lay_out is None:
-        return traced_plan(dynamics, model, batch, metadata)
-    return plan_graph(model, lay_out, batch, metadata)
+        return traced_plan(dynamics, model, batch, metadata, reuse)
+    return plan_graph(model, lay_out, batch, metadata, reuse)
 
 
 def rollout_model(dynamics: Dynamics, model: LePlanner, batch: Batch, metadata: dict[str, str]) -> Any:

@@ -7,8 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import numpy as np
+
 from ...core.onnx_builder import Graph
 from ..model import LePlanner
+from .reuse_nodes import PlanValues, select_better
 
 
 class OnnxRollout(Protocol):
@@ -41,9 +44,9 @@ def rollout_graph(model: LePlanner, world: LayOut, batch: int | str, metadata: d
     return g.model({"latents": (latents, [batch, horizon, latent])}, metadata)
 
 
-def plan_graph(model: LePlanner, world: LayOut, batch: int | str, metadata: dict[str, str]) -> Any:
+def plan_graph(model: LePlanner, world: LayOut, batch: int | str, metadata: dict[str, str], reuse: bool = False) -> Any:
     """context (B, N, D), past_blocks (B, N-1, A), goal (B, D) -> the final plan's blocks (B, H, A), latents (B, H, D)
-    and distances (B, H). A batch of "B" is any number of rows."""
+    and distances (B, H). A batch of "B" is any number of rows. `reuse`: also last_plan (B, H, A) and executed (1,)."""
     c, g, (latent,) = model.config, Graph(), model.latent.shape
     block_dim = model.actions.block_dim
     context = g.input("context", [batch, model.context, latent])
@@ -60,12 +63,18 @@ def plan_graph(model: LePlanner, world: LayOut, batch: int | str, metadata: dict
         d = world_graph.distance(error)  # (B, H, 1)
         if k < c.refinements:
             Y = planner.revise(k, Y, z, error, d, C)
-    outputs: dict[str, tuple[str, list[int | str]]] = {
-        "blocks": (b, [batch, c.horizon, block_dim]),
-        "latents": (z, [batch, c.horizon, latent]),
-        "distances": (g.op("Squeeze", d, g.constant([2])), [batch, c.horizon]),
-    }
-    return g.model(outputs, metadata)
+
+    def imagine(blocks: str) -> tuple[str, str]:
+        latents = world_graph.rollout(prepared, blocks, c.horizon)
+        return latents, g.op("Squeeze", world_graph.distance(g.op("Sub", latents, goal)), g.constant([2]))
+
+    plan = PlanValues(b, z, g.op("Squeeze", d, g.constant([2])))
+    if reuse:
+        last_plan = g.input("last_plan", [batch, c.horizon, block_dim])
+        executed = g.input("executed", [1], np.int64)
+        plan = select_better(g, plan, last_plan, executed, (c.horizon, block_dim, 1), imagine)
+    shapes: list[list[int | str]] = [[batch, c.horizon, block_dim], [batch, c.horizon, latent], [batch, c.horizon]]
+    return g.model(dict(zip(plan._fields, zip(plan, shapes, strict=True), strict=True)), metadata)
 
 
 class _PlannerGraph:

@@ -25,6 +25,7 @@ from ...core.dynamics import Dynamics
 from ...core.problem import PlanProblem
 from ..model import LePlanner
 from .base import random_problem
+from .reuse_nodes import PlanValues, select_better
 
 OPSET = 18
 TOLERANCE = 1e-3  # of the largest value: how far a traced part may be from torch, which rounds differently
@@ -78,7 +79,9 @@ class _Encode(nn.Module):
         return self.world.encode(frames)
 
 
-def traced_plan(dynamics: Dynamics, model: LePlanner, batch: int | str, metadata: dict[str, str]) -> Any:
+def traced_plan(
+    dynamics: Dynamics, model: LePlanner, batch: int | str, metadata: dict[str, str], reuse: bool = False
+) -> Any:
     from onnx import TensorProto, helper
 
     problem = _example(model, batch)
@@ -92,31 +95,44 @@ def traced_plan(dynamics: Dynamics, model: LePlanner, batch: int | str, metadata
     imagine = _traced(
         _Imagine(dynamics), {"context": context, "past_blocks": past, "plan": b, "goal": goal}, ["z", "d"], free
     )
-    inputs = {"Y": Y, "z": z, "d": d, "goal": goal, "C": C, "step": step}
+    given = {"Y": Y, "z": z, "d": d, "goal": goal, "C": C, "step": step}
     revise = (
-        _traced(_Revise(model), inputs, ["Y_next", "b"], free, fixed=("step",)) if model.config.refinements else None
+        _traced(_Revise(model), given, ["Y_next", "b"], free, fixed=("step",)) if model.config.refinements else None
     )
     joined = _Joined()
     values = joined.place(draft, "draft", {"context": "context", "goal": "goal"})
+
+    def imagined(blocks: str) -> dict[str, str]:
+        given = {"context": "context", "past_blocks": "past_blocks", "plan": blocks, "goal": "goal"}
+        return joined.place(imagine, "world", given)
+
     for k in range(model.config.refinements + 1):
-        given = {"context": "context", "past_blocks": "past_blocks", "plan": values["b"], "goal": "goal"}
-        values |= joined.place(imagine, "world", given)
+        values |= imagined(values["b"])
         if k < model.config.refinements:
             assert revise is not None
-            size = joined.constant(f"step_{k}", model.eta[k].sigmoid().reshape(1))
+            size = joined.store(f"step_{k}", model.eta[k].sigmoid().reshape(1))
             given = {name: values[name] for name in ("Y", "z", "d", "C")} | {"goal": "goal", "step": size}
             values |= joined.place(revise, "revise", given)
             values["Y"] = values["Y_next"]
-    shapes = {"blocks": ("b", b), "latents": ("z", z), "distances": ("d", d)}
-    for name, (value, _) in shapes.items():
-        joined.nodes.append(helper.make_node("Identity", [values[value]], [name]))
 
     def info(name: str, tensor: Tensor) -> Any:
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, [batch, *tensor.shape[1:]])
 
-    given_infos = [info("context", context), info("past_blocks", past), info("goal", goal)]
-    outputs = [info(name, tensor) for name, (_, tensor) in shapes.items()]
-    return joined.model(given_infos, outputs, metadata)
+    inputs = [info("context", context), info("past_blocks", past), info("goal", goal)]
+    plan = PlanValues(values["b"], values["z"], values["d"])
+    if reuse:
+        inputs += [info("last_plan", b), helper.make_tensor_value_info("executed", TensorProto.INT64, [1])]
+        shape = (model.config.horizon, model.actions.block_dim, len(model.latent.shape))
+
+        def latents_and_distances(blocks: str) -> tuple[str, str]:
+            after = imagined(blocks)
+            return after["z"], after["d"]
+
+        plan = select_better(joined, plan, "last_plan", "executed", shape, latents_and_distances)
+    for name, value in zip(plan._fields, plan, strict=True):
+        joined.nodes.append(helper.make_node("Identity", [value], [name]))
+    outputs = [info(name, tensor) for name, tensor in zip(plan._fields, (b, z, d), strict=True)]
+    return joined.model(inputs, outputs, metadata)
 
 
 def traced_rollout(dynamics: Dynamics, model: LePlanner, batch: int | str, metadata: dict[str, str]) -> Any:
@@ -257,10 +273,20 @@ class _Joined:
         self.stored_as: dict[str, str] = {}  # a weight's place by its name, and by its content: parts share weights
         self.placed = 0
 
-    def constant(self, name: str, value: Tensor) -> str:
+    def store(self, name: str, value: Tensor) -> str:
         from onnx import numpy_helper
 
         self.initializers[name] = numpy_helper.from_array(value.detach().cpu().numpy(), name)
+        return name
+
+    def constant(self, value: list[int]) -> str:
+        return self.store(f"whole_{'_'.join(map(str, value))}", torch.tensor(value))
+
+    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        from onnx import helper
+
+        name, self.placed = f"joined{self.placed}", self.placed + 1
+        self.nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))
         return name
 
     def place(self, part: Any, title: str, inputs: dict[str, str]) -> dict[str, str]:
