@@ -77,7 +77,9 @@ def measure(name: str, trial: int) -> dict[str, Run]:
                 draw_plan(scene, projection.points(_tensor(video.trace.imagined[current])))
             frames.append(scene)
         unit, goal = task.error_unit, Image.fromarray(video.goal)
-        runs[row.method] = Run(frames, video.reached, video.error, unit, thought * np.minimum(decided, row.decisions), goal)
+        runs[row.method] = Run(
+            frames, video.reached, video.error, unit, thought * np.minimum(decided, row.decisions), goal
+        )
     sim.close()
     return runs
 
@@ -116,7 +118,11 @@ def compose(columns: dict[str, dict[str, Run]], step: int) -> Image.Image:
     for line, title in enumerate(METHODS.values()):
         y = TOP + line * (CELL + FOOT + GAP)
         pen.text((8, y + 4), title, INK, BOLD)
-        cost = "25 imagined\nsteps a plan" if line == 0 else f"{SEARCH.samples * SEARCH.rounds * 5:,}\nimagined\nsteps a plan"
+        cost = (
+            "25 imagined\nsteps a plan"
+            if line == 0
+            else f"{SEARCH.samples * SEARCH.rounds * 5:,}\nimagined\nsteps a plan"
+        )
         pen.text((8, y + 26), cost, QUIET, TEXT)
         pen.text((8, y + CELL + 5), "thinking:", QUIET, TEXT)
     note = "magenta: goal    orange: where the plan is imagined to lead    green: goal reached"
@@ -140,7 +146,10 @@ def main() -> None:
     OUT.parent.mkdir(exist_ok=True)
     pages[0].save(OUT, save_all=True, append_images=pages[1:], duration=times, loop=0, quality=70, method=6)
     pages[-1].save(ROWS / "last.png")
-    told = {name: {m: [bool(r.reached.any()), round(float(r.thinking_s[-1]), 2)] for m, r in runs.items()} for name, runs in columns.items()}
+    told = {
+        name: {m: [bool(r.reached.any()), round(float(r.thinking_s[-1]), 2)] for m, r in runs.items()}
+        for name, runs in columns.items()
+    }
     print(OUT, f"{OUT.stat().st_size / 1e6:.2f} MB, {pages[0].size}", json.dumps(told))
 
 

@@ -7,7 +7,6 @@ import html
 import io
 import os
 import re
-from collections.abc import Mapping
 from typing import Any
 
 MARKER = "<!-- every verb -->"
@@ -37,15 +36,12 @@ def _public_name(match: re.Match[str]) -> str:
 
 def reference() -> str:
     """Markdown for all verbs, in the order of `leplanner --help`."""
-    from leplanner.cli.main import verbs
+    return "\n\n".join(section(verb) for verb in verbs())
 
-    parts: list[str] = []
-    for name, verb in verbs().items():
-        if isinstance(verb, Mapping):
-            parts += [section(f"{name} {inner}") for inner in verb]
-        else:
-            parts.append(section(name))
-    return "\n\n".join(parts)
+
+def verbs() -> list[str]:
+    """Of one word or two, as `leplanner --help` lists them."""
+    return re.findall(r"^  ([a-z]+(?: [a-z]+)?) {2,}\S", help_of(""), flags=re.M)
 
 
 def help_of(command: str) -> str:
