@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
+PAGE := docs/browser/built/facts.json
+
 .PHONY: install system browser test test-slow demo check docs format hooks clean
 
 install: $(STAMP)
@@ -22,7 +24,11 @@ system:
 browser:
 	@sh scripts/browser.sh
 
-test: install system browser
+# what the page that runs in a visitor's browser needs; left out, with a reason, where npm is missing
+$(PAGE): $(STAMP) scripts/browser_page.py leplanner/planner/export.py leplanner/zoo/tworoom/config.json
+	$(BIN)/python scripts/browser_page.py
+
+test: install system browser $(PAGE)
 	$(BIN)/python -m pytest -m "not slow"
 
 test-slow: install system
@@ -37,7 +43,7 @@ check: install system browser docs
 	$(BIN)/pyright
 	$(BIN)/python -m pytest -m "not slow"
 
-docs: install
+docs: install $(PAGE)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
 
 format: install
@@ -48,4 +54,4 @@ hooks: install
 	$(BIN)/pre-commit install
 
 clean:
-	rm -rf .venv build dist *.egg-info
+	rm -rf .venv build dist docs/browser/built *.egg-info
