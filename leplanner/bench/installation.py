@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import re
@@ -16,22 +17,17 @@ import numpy as np
 from ..tasks import TASKS, Task, find_task
 from . import Note, no_note
 
-PACKAGES = (
-    "torch",
-    "numpy",
-    "h5py",
-    "safetensors",
-    "stable-worldmodel",
-    "gymnasium",
-    "mujoco",
-    "dm-control",
-    "ogbench",
-    "pymunk",
-    "pygame",
-)
+CURE = "pip install leplanner"
 SIM_CURE = "pip install 'leplanner[sim]'"
+REPORT_CURE = "pip install 'leplanner[report]'"
 EXPORT_CURE = "pip install 'leplanner[export]'"
-ABOUT_RENDERING = re.compile(r"gl\b|\begl|\bglx|\bglfw|opengl|osmesa|render", re.IGNORECASE)
+PACKAGES = {  # what brings each
+    CURE: ("torch", "numpy", "h5py", "safetensors"),
+    SIM_CURE: ("stable-worldmodel", "gymnasium", "mujoco", "dm-control", "ogbench", "pymunk", "pygame"),
+    REPORT_CURE: ("matplotlib", "jinja2", "imageio"),
+    EXPORT_CURE: ("onnx", "onnxruntime"),
+}
+ABOUT_RENDERING = re.compile(r"gl\b|\begl|\bglx|\bglfw|libgl|opengl|osmesa|render", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -40,6 +36,15 @@ class Finding:
     ok: bool
     detail: str
     cure: str = ""  # empty where the check passed
+
+
+def cures(findings: Sequence[Finding]) -> dict[str, list[str]]:
+    """What to do, each once, and the checks that it mends."""
+    mended: dict[str, list[str]] = {}
+    for finding in findings:
+        if not finding.ok:
+            mended.setdefault(finding.cure, []).append(finding.check)
+    return mended
 
 
 def examine(tasks: Sequence[str] = (), note: Note = no_note) -> list[Finding]:
@@ -80,11 +85,12 @@ def _engine(device: str) -> str:
 
 def _packages() -> list[Finding]:
     findings = []
-    for package in PACKAGES:
-        try:
-            findings.append(Finding(package, True, importlib.metadata.version(package)))
-        except importlib.metadata.PackageNotFoundError:
-            findings.append(Finding(package, False, "not installed", SIM_CURE))
+    for cure, packages in PACKAGES.items():
+        for package in packages:
+            try:
+                findings.append(Finding(package, True, importlib.metadata.version(package)))
+            except importlib.metadata.PackageNotFoundError:
+                findings.append(Finding(package, False, "not installed", cure))
     return findings
 
 
@@ -118,12 +124,28 @@ def _try_task(task: Task) -> str:
         sim.close()
 
 
-def _simulator_cure(error: Exception) -> str:
+def _simulator_cure(error: BaseException) -> str:
+    """A missing package, a missing GL library, or a package that is there and broken."""
     from ..tasks.swm_runtime import GL_PACKAGES
 
-    if ABOUT_RENDERING.search(f"{type(error).__name__}: {error}"):
-        return f"apt-get install {' '.join(GL_PACKAGES)}, or set MUJOCO_GL"
-    return SIM_CURE
+    chain = [error]
+    while (cause := chain[-1].__cause__) is not None:
+        chain.append(cause)
+    if any(isinstance(each, ModuleNotFoundError) and not _is_installed(each.name or "") for each in chain):
+        return SIM_CURE
+    if any(ABOUT_RENDERING.search(f"{type(each).__name__}: {each}") for each in chain):
+        if platform.system() != "Linux":
+            return "update the graphics driver, or choose another backend with MUJOCO_GL"
+        return f"apt-get install {' '.join(GL_PACKAGES)}, or choose another backend with MUJOCO_GL=egl|osmesa|glfw"
+    return f"{SIM_CURE} --force-reinstall: what is installed does not work, or is of another version"
+
+
+def _is_installed(module: str) -> bool:
+    """Whether the package is there, though a part of it may be missing."""
+    try:
+        return importlib.util.find_spec(module.partition(".")[0] or "-") is not None
+    except ValueError:  # imported, and without the record of where from
+        return True
 
 
 def _try(check: str, run: Callable[[], str], cure: Callable[[Exception], str]) -> Finding:

@@ -21,7 +21,7 @@ from ..baselines.learned import LEARNED, BaselineNetwork, LearnedPolicy
 from ..control.methods import METHODS, MethodInputs, methods_of
 from ..control.policy import PlannerPolicy, Policy
 from ..core.dynamics import capability
-from ..core.registry import plugins
+from ..core.registry import match_name, plugins
 from ..evaluation.latency import measure_latency
 from ..evaluation.limits import Machine, PlanWork, measure_machine, plan_work
 from ..pipeline.presets import get_preset
@@ -222,10 +222,8 @@ def _deviation(pair: Iterable[Tensor]) -> float | None:
 def _check(engines: Sequence[str], rivals: Sequence[str], batches: Sequence[int]) -> None:
     for engine in engines:
         ENGINES.get(engine)
-    known = (*methods_of("search"), *LEARNED)
-    unknown = [name for name in rivals if name not in known]
-    if unknown:
-        raise ValueError(f"Unknown rival {unknown[0]!r}. Known: {', '.join(known)}.")
+    for rival in rivals:
+        match_name("rival", rival, (*methods_of("search"), *LEARNED))
     if not batches or min(batches) < 1:
         raise ValueError(f"Batches to plan must be at least 1; got {', '.join(map(str, batches)) or 'none'}.")
 

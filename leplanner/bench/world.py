@@ -80,7 +80,8 @@ def bench_world(
     planning = _planning_draw_seconds(task, preset, repeats)
     report = {"task": task.name, "scale": scale, "family": family, "batch": size, "threads": torch.get_num_threads()}
     report |= {"precision": state.precision, "matmul_gflop_per_s": limit, "rows": rows}
-    return report | {"loader_share_of_step": loader / step_seconds, "planning_batch_ms": 1e3 * planning}
+    report |= {"loader_share_of_step": loader / step_seconds}
+    return report | {"planning_samples": SAMPLES, "planning_batch_ms": 1e3 * planning}
 
 
 def _synthetic_episodes(task: Task, preset: Preset, episodes: int) -> Episodes:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from ..core.config import changed
@@ -14,9 +13,8 @@ from ..pipeline.ablations import Ablation, get_variants, run_ablation
 from ..pipeline.evaluating import Draw, find_manifest
 from ..report.terminal import ablation_table
 from ..worlds import load_world
-from .options import Choice, Comma, Compute, Json, MaybeInt, MaybePath, Workers
-from .progress import bar, console
-from .stages import Flat
+from .options import Choice, Comma, Compute, Flat, MaybePath, Out, Output, Workers, preselect
+from .progress import bar, note
 
 
 @dataclass(frozen=True)
@@ -33,8 +31,10 @@ class Ablate:
     """
 
     choice: Annotated[Choice, Flat]
-    on: Annotated[Compute, Flat]
-    spread: Annotated[Workers, Flat]
+    compute: Annotated[Compute, Flat]
+    workers: Annotated[Workers, Flat]
+    steps: int
+    """training steps of every variant"""
     variants: Comma = "all"
     """names separated by commas, or all"""
     world: MaybePath = None
@@ -47,31 +47,29 @@ class Ablate:
     """behavior density (default: runs/TASK/density)"""
     out: MaybePath = None
     """folder for the variants and ablation.json (default: runs/TASK/ablation)"""
-    steps: MaybeInt = None
-    """training steps of every variant (default: the preset's)"""
     trials: int = 100
     """nontrivial held-out trials, the same for every variant"""
     offset: int = 25
     """environment actions from start to goal in the data"""
     seed: int = 1000
     """of the trials; another than evaluations use"""
-    json_output: Json = False
-    """print JSON instead of a table"""
+    output: Out = field(default_factory=Output)
 
     @staticmethod
-    def default(choice: Choice, words: list[str]) -> Ablate:
-        return Ablate(choice, Compute(), Workers())
+    def default(words: list[str]) -> Ablate:
+        choice = preselect(words)
+        return Ablate(choice, Compute(), Workers(), choice.preset.training.optim.steps)
 
     def run(self) -> None:
         task, paths, preset = self.choice.spec, self.choice.paths, self.choice.preset
-        if self.steps is not None:
-            preset = replace(preset, training=changed(preset.training, steps=self.steps))
+        preset = replace(preset, training=changed(preset.training, steps=self.steps))
         # a world finetuned on policy knows the plans of the reference and of no other variant
         first = paths.round(0) if paths.round(0).base.exists() else paths
         world = load_world(self.world or first.latest_world)
         out = self.out or paths.ablation
         draw = Draw(self.trials, self.seed, offset=self.offset, budget=default_budget(self.offset))
-        manifest = find_manifest(out, task, self.data or paths.data, world.spec, draw)
+        manifest, source = find_manifest(out, task, self.data or paths.data, world.spec, draw)
+        note(f"{task.name}: {self.trials} trials of manifest {manifest.digest[:12]}, {source}")
         ablation = Ablation(
             task,
             world,
@@ -82,9 +80,7 @@ class Ablate:
             self.trials,
             out,
         )
-        report = run_ablation(ablation, get_variants(self.variants), self.on.runtime, self.spread.executor, bar)
-        if self.json_output:
-            print(json.dumps(report))
-            return
-        console.print(ablation_table(report))
-        console.print(f"{out}  world {world.digest[:12]}, manifest {manifest.digest[:12]}")
+        runtime, executor = self.compute.runtime, self.workers.executor
+        report = run_ablation(ablation, get_variants(self.variants), runtime, executor, bar)
+        line = f"{out}  world {world.digest[:12]}, manifest {manifest.digest[:12]}"
+        self.output.show(report | {"path": out}, ablation_table(report), line)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from ..artifacts import is_whole
 from ..pipeline.diagnosing import DiagnosisConfig, diagnose_bundle
 from ..report.terminal import diagnosis_tables
-from .options import Choice, Json, MaybeBundle, MaybePath
-from .progress import bar, console
-from .stages import Flat
+from .options import Choice, Flat, MaybeBundle, MaybePath, Out, Output, preselect
+from .progress import bar
 
 
 @dataclass(frozen=True)
@@ -42,12 +40,11 @@ class Diagnose:
     runs/TASK/decoder, if there is one)"""
     videos: MaybePath = None
     """an evaluation's folder whose videos get the planner's imagination drawn beside them"""
-    json_output: Json = False
-    """print JSON instead of tables"""
+    output: Out = field(default_factory=Output)
 
     @staticmethod
-    def default(choice: Choice, words: list[str]) -> Diagnose:
-        return Diagnose(choice, DiagnosisConfig())
+    def default(words: list[str]) -> Diagnose:
+        return Diagnose(preselect(words), DiagnosisConfig())
 
     def run(self) -> None:
         task, paths = self.choice.spec, self.choice.paths
@@ -64,12 +61,9 @@ class Diagnose:
             self.videos,
             bar,
         )
-        if self.json_output:
-            tables = {"imagined": diagnosis.imagined, "closed_loop": diagnosis.executed}
-            print(json.dumps({name: dataclasses.asdict(table) for name, table in tables.items() if table}))
-            return
-        if self.videos is not None:
-            console.print(f"{self.videos / 'imagined'}  {diagnosis.videos} videos")
-        for table in diagnosis_tables(diagnosis.imagined, diagnosis.executed):
-            console.print(table)
-        console.print(f"{out}  bundle {diagnosis.planner.digest[:12]}")
+        tables = {"imagined": diagnosis.imagined, "closed_loop": diagnosis.executed}
+        data = {name: dataclasses.asdict(table) for name, table in tables.items() if table}
+        data |= {"path": out, "bundle": diagnosis.planner.digest, "videos": diagnosis.videos}
+        drawn = [f"{self.videos / 'imagined'}  {diagnosis.videos} videos"] if self.videos is not None else []
+        line = f"{out}  bundle {diagnosis.planner.digest[:12]}"
+        self.output.show(data, *drawn, *diagnosis_tables(diagnosis.imagined, diagnosis.executed), line)

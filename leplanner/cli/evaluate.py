@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from tyro.conf import arg
 
 from ..artifacts import write_json
 from ..control.methods import SearchBudget
+from ..core.registry import match_name
 from ..evaluation.latency import measure_methods
-from ..evaluation.manifest import default_budget
+from ..evaluation.manifest import PROTOCOLS, default_budget
 from ..evaluation.runner import EvaluationConfig
 from ..pipeline.evaluating import Draw, evaluate_folder
 from ..planner.planner import load_bundle
 from ..report.terminal import evaluation_tables, latency_table, sweep_table
-from .options import Choice, Comma, Json, MaybeBundle, MaybeInt, MaybePath, MaybeStr, Workers, integers
-from .progress import bar, console, errors
-from .stages import Flat
+from .options import (
+    Choice,
+    Comma,
+    Flat,
+    MaybeBundle,
+    MaybeInt,
+    MaybePath,
+    MaybeStr,
+    Out,
+    Output,
+    Workers,
+    integers,
+    preselect,
+)
+from .progress import bar, errors, note
 
 
 @dataclass(frozen=True)
 class Evaluate:
     """Run methods over the same trials: success with Wilson intervals, paired differences, cost.
 
-    Trials are drawn once from the dataset and frozen in OUT/manifest.json; rows are appended to OUT/rows.jsonl as they
-    finish; resumable. Exits with 1 if a trial raised.
+    Trials are frozen in OUT/manifest.json: those that the bundle was measured on where it brings them (shipped ones
+    do), else drawn from the dataset. Rows are appended to OUT/rows.jsonl as they finish; resumable, and more --trials
+    continue an earlier evaluation. Exits with 1 if a trial raised.
 
     Methods: leplanner (the paper's: the new plan always wins), leplanner-reuse (follows what remains of the last plan
     where that is imagined to end nearer the goal; the same where plans are executed whole); cem, icem, mppi, gradient
@@ -38,7 +51,7 @@ class Evaluate:
     """
 
     choice: Annotated[Choice, Flat]
-    spread: Annotated[Workers, Flat]
+    workers: Annotated[Workers, Flat]
     bundle: MaybeBundle = None
     """a shipped task's name, a bundle folder or a Hugging Face id (default: runs/TASK/planner, else the shipped one)"""
     methods: Comma = "leplanner-reuse,leplanner,random,no-op,replay"
@@ -60,8 +73,8 @@ class Evaluate:
     draws: Annotated[str | None, arg(help_behavior_hint="", metavar="43..53")] = None
     """seeds FIRST..LAST: the same controller over several draws of trials; every draw is reported"""
     data: MaybePath = None
-    """dataset to draw trials from (default: runs/TASK/data.h5); not needed once the manifest exists, nor for the trials
-    that a shipped bundle was measured on (nontrivial, offset 25, seed 42)"""
+    """draw trials from this dataset, also where the bundle brings its own (default: the bundle's trials if they are of
+    this protocol, offset, budget and seed, else drawn from runs/TASK/data.h5)"""
     baselines: MaybePath = None
     """folder of trained baselines (default: runs/TASK/baselines)"""
     out: MaybePath = None
@@ -81,17 +94,16 @@ class Evaluate:
     """keep frames of the first so many trials of every method, for `leplanner report`"""
     latency: bool = False
     """afterwards time every method's decision alone, in one process, at batch 1 and 50"""
-    json_output: Json = False
-    """print JSON instead of tables"""
+    output: Out = field(default_factory=Output)
 
     @staticmethod
-    def default(choice: Choice, words: list[str]) -> Evaluate:
-        return Evaluate(choice, Workers())
+    def default(words: list[str]) -> Evaluate:
+        return Evaluate(preselect(words), Workers())
 
     def run(self) -> int:
         task, paths = self.choice.spec, self.choice.paths
-        if self.history not in ("padded", "real"):
-            raise ValueError(f"--history must be padded or real; got {self.history!r}.")
+        protocol = match_name("protocol", self.protocol, PROTOCOLS)
+        history = match_name("history", self.history, ("padded", "real"))
         if self.trials < 1 or (self.search_trials is not None and self.search_trials < 1):
             raise ValueError(
                 f"--trials and --search-trials must be at least 1; got {self.trials} and {self.search_trials}. Leave "
@@ -103,7 +115,7 @@ class Evaluate:
         config = EvaluationConfig(
             methods=tuple(self.methods.split(",")),
             replan=integers(self.replan, "--replan") if self.replan else tuple(dict.fromkeys((1, horizon))),
-            real_history=self.history == "real",
+            real_history=history == "real",
             search=SearchBudget(self.samples, self.rounds, self.compile_search),
             trials=self.trials,
             search_trials=self.search_trials,
@@ -113,11 +125,12 @@ class Evaluate:
         trained = trained if trained.exists() else None
         budget = default_budget(self.offset) if self.budget is None else self.budget
         reports: dict[int, dict[str, Any]] = {}
+        shown: list[Any] = []
         broken = 0
         for seed in seeds:
-            folder = self.out or paths.evaluation(self.protocol, self.offset, seed)
+            folder = self.out or paths.evaluation(protocol, self.offset, seed)
             folder = folder / f"draw-{seed}" if self.out and self.draws else folder
-            draw = Draw(self.trials, seed, self.protocol, self.offset, budget)
+            draw = Draw(self.trials, seed, protocol, self.offset, budget)
             evaluated = evaluate_folder(
                 task,
                 bundle,
@@ -127,34 +140,32 @@ class Evaluate:
                 folder,
                 trained,
                 self.reference,
-                self.spread.executor,
+                self.workers.executor,
                 bar,
                 f"evaluate {task.name}" + (f" draw {seed}" if self.draws else ""),
+                named_data=self.data is not None,
+                say=note,
             )
             reports[seed] = evaluated.report
             for row in evaluated.raised[:5]:
-                errors.print(f"trial {row.trial} of {row.method} raised: {row.error}", style="red", markup=False)
+                errors.print(f"trial {row.trial} of {row.method} raised: {row.error}", style="red")
             broken += len(evaluated.raised)
-            tables = evaluation_tables(
+            shown += evaluation_tables(
                 evaluated.summaries, evaluated.manifest, task.error_unit, evaluated.report["reference"]
             )
             if self.latency:
                 timed = measure_methods(config.methods, load_bundle(bundle), trained, budget, config.search)
                 reports[seed]["latency"] = [dataclasses.asdict(latency) for latency in timed]
                 write_json(folder / "summary.json", reports[seed])
-                tables.append(latency_table(reports[seed]["latency"]))
-            if not self.json_output:
-                for table in tables:
-                    console.print(table)
-                console.print(f"{folder}  manifest {evaluated.manifest.digest[:12]}, bundle {bundle}", soft_wrap=True)
-        if self.json_output:
-            print(json.dumps(reports if self.draws else reports[seeds[0]]))
-        elif self.draws:
-            console.print(sweep_table(reports))
+                shown.append(latency_table(reports[seed]["latency"]))
+            shown.append(f"{folder}  manifest {evaluated.manifest.digest[:12]}, bundle {bundle}")
+            reports[seed] |= {"path": folder, "bundle": bundle}
+        if self.draws:
+            shown.append(sweep_table(reports))
+        self.output.show(reports if self.draws else reports[seeds[0]], *shown)
         if broken:
-            errors.print(
-                f"{broken} trials raised and count for no method; run the same command to try them again.", style="red"
-            )
+            again = "run the same command to try them again."
+            errors.print(f"{broken} trials raised and count for no method; {again}", style="red")
         return 1 if broken else 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -10,16 +11,11 @@ from tyro.conf import Positional, arg
 
 from ..control.loaded import load
 from ..planner.export import export_onnx
-from .options import MaybeInt
-from .progress import console
+from .options import MaybeInt, Out, Output
 
 
-def export(
-    bundle: Annotated[Positional[str], arg(metavar="BUNDLE")],
-    out: Path,
-    batch: MaybeInt = None,
-    reuse: bool = True,
-) -> None:
+@dataclass(frozen=True)
+class Export:
     """Write a bundle as encoder.onnx and plan.onnx, which ONNX Runtime runs without torch.
 
     encoder.onnx: frames (B, S, S, 3) uint8 -> latents (B, *Z). plan.onnx: context (B, N, *Z), past_blocks (B, N-1, A),
@@ -28,15 +24,23 @@ def export(
     statistics, bounds and sizes are in the files' metadata; examples/control_with_onnx.py is a whole control loop.
 
     Example: leplanner export tworoom --out runs/tworoom/onnx
-
-    Args:
-        bundle: a shipped task's name, a bundle folder, or a Hugging Face id.
-        out: folder for the two files.
-        batch: a fixed batch size (default: any).
-        reuse: return what remains of last_plan where that is imagined to end nearer the goal, as the shipped
-            controllers do; --no-reuse is the paper's controller, without the inputs last_plan and executed.
     """
-    if importlib.util.find_spec("onnx") is None:
-        raise ImportError("Exporting needs the onnx package. Install it with: pip install 'leplanner[export]'")
-    for path in export_onnx(load(bundle, engine="eager"), out, batch, reuse):
-        console.print(f"{path}  {path.stat().st_size / 1e6:.1f} MB")
+
+    bundle: Annotated[Positional[str], arg(metavar="BUNDLE")]
+    """a shipped task's name, a bundle folder, or a Hugging Face id"""
+    out: Path
+    """folder for the two files"""
+    batch: MaybeInt = None
+    """a fixed batch size (default: any)"""
+    reuse: bool = True
+    """return what remains of last_plan where that is imagined to end nearer the goal, as the shipped controllers do;
+    --no-reuse is the paper's controller, without the inputs last_plan and executed"""
+    output: Out = field(default_factory=Output)
+
+    def run(self) -> None:
+        if importlib.util.find_spec("onnx") is None:
+            raise ImportError("Exporting needs the onnx package. Install it with: pip install 'leplanner[export]'")
+        paths = export_onnx(load(self.bundle, engine="eager"), self.out, self.batch, self.reuse)
+        sizes = {path: path.stat().st_size for path in paths}
+        files = [{"path": path, "bytes": size} for path, size in sizes.items()]
+        self.output.show({"files": files}, *(f"{path}  {size / 1e6:.1f} MB" for path, size in sizes.items()))

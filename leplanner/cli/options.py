@@ -1,23 +1,29 @@
-"""What verbs share: option types, so that their help reads alike, and the presets that a task,
-scale, recipe and family choose."""
+"""What verbs share: option types, so that their help reads alike, the presets that a task, scale, recipe and family
+choose, and how results are shown."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from tyro.conf import Positional, arg
+from rich.table import Table
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
+from ..artifacts.files import plain
 from ..execution.executor import Executor, make_executor
 from ..pipeline.paths import RunPaths
-from ..pipeline.presets import Preset, get_preset
+from ..pipeline.presets import Preset, default_recipe, get_preset
+from ..pipeline.stages import Made
 from ..tasks import TASKS, Task, find_task
 from ..training.runtime import Runtime
 from ..worlds import find_family
+from .progress import console
 
 _QUIET = arg(help_behavior_hint="")
+Flat = OmitArgPrefixes
 TaskName = Annotated[str, Positional, arg(metavar="TASK")]
 WorldFolder = Annotated[Path, Positional, arg(metavar="WORLD")]
 Source = Annotated[str, Positional, arg(metavar="SOURCE")]
@@ -27,19 +33,39 @@ MaybeBundle = Annotated[str | None, _QUIET, arg(metavar="BUNDLE")]
 MaybeInt = Annotated[int | None, _QUIET, arg(metavar="INT")]
 MaybeStr = Annotated[str | None, _QUIET, arg(metavar="NAME")]
 Comma = Annotated[str, arg(metavar="A,B")]
-Json = Annotated[bool, arg(name="json")]
+Switch = Annotated[bool, FlagCreatePairsOff, _QUIET]
+
+
+@dataclass(frozen=True)
+class Output:
+    json: Switch = False
+    """print one JSON object to stdout, with what was made and its figures, instead of text"""
+
+    def show(self, data: dict[Any, Any], *shown: Table | object) -> None:
+        """The result of a verb: data for programs, or tables and lines for people."""
+        if self.json:
+            print(json.dumps(data, default=plain))
+            return
+        for item in shown:
+            console.print(item if isinstance(item, Table) else str(item), soft_wrap=not isinstance(item, Table))
+
+    def show_made(self, made: Made, *tables: Table) -> None:
+        self.show(made.plain, *tables, made)
+
+
+Out = Annotated[Output, Flat]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Task and preset: they set the defaults of all other options."""
+    """They set the defaults of all other options."""
 
-    task: TaskName
+    task: Annotated[str, Positional, _QUIET, arg(metavar="TASK")]
     """a registered task (tworoom, pusht, reacher, cube, or another package's), or package.module:TASK"""
     scale: str = "compact"
     """paper, compact or tiny: how large"""
-    recipe: MaybeStr = None
-    """paper or best: how it is trained (default: best, and paper at the paper's scale)"""
+    recipe: str = "best"
+    """paper or best: how it is trained"""
     family: str = "lewm"
     """the world model: a registered family, or package.module:FAMILY"""
     base: MaybePath = None
@@ -80,9 +106,9 @@ class Workers:
         return make_executor(workers=self.workers)
 
 
-def preselect(words: Sequence[str]) -> Choice:
-    """Task, scale, recipe and family as typed, read before the rest: the defaults of the
-    other options follow from them."""
+def preselect(words: Sequence[str], default: str | None = None) -> Choice:
+    """Task, scale, recipe and family as typed, read before the rest: the defaults of the other options follow from
+    them. `default`: the task of verbs that need none."""
     typed: dict[str, Any] = {}
     given: list[str] = []
     remaining = iter(words)
@@ -92,13 +118,19 @@ def preselect(words: Sequence[str]) -> Choice:
             typed[name[2:]] = value if equals else next(remaining, "")
         elif not word.startswith("-"):
             given.append(word)
+    typed.setdefault("recipe", default_recipe(typed.get("scale", Choice.scale)))
     known = [word for word in given if word in TASKS or ":" in word]
-    asks_for_help = {"-h", "--help"} & set(words)
-    if asks_for_help and not known:
-        return Choice(TASKS.names()[0], **typed)
+    if default is None and asks_for_help(words):
+        default = TASKS.names()[0]
+    if default is not None:
+        return Choice((*known, default)[0], **typed)
     if not given:
         raise ValueError(f"Which task? Known: {', '.join(TASKS)}; or package.module:TASK.")
     return Choice((known or given)[0], **typed)
+
+
+def asks_for_help(words: Sequence[str]) -> bool:
+    return bool({"-h", "--help"} & set(words))
 
 
 def is_typed(option: str, words: Sequence[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Progress bars for long work."""
+"""Where words go: results to stdout, progress and errors to stderr."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-console = Console(width=None if sys.stdout.isatty() else 120)  # a file has no width; tables need some
-errors = Console(stderr=True)
-
-
+# without markup: [sim] in a sentence is no style. A file has no width, and tables need some
+console = Console(width=None if sys.stdout.isatty() else 120, markup=False, highlight=False)
+errors = Console(stderr=True, markup=False, highlight=False)
 LOG_SECONDS = 30.0  # between two lines when the output is a file
+
+
+def note(text: str) -> None:
+    """Said while working."""
+    errors.print(text, style="dim", soft_wrap=True)
 
 
 @contextlib.contextmanager
@@ -24,14 +28,14 @@ def bar(title: str, unit: str) -> Iterator[Callable[..., None]]:
     A terminal gets a bar; a log file gets a line now and then.
     """
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn(unit),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
     )
     with Progress(*columns, console=errors, refresh_per_second=4, disable=not errors.is_terminal) as progress:
         task = progress.add_task(title, total=None, note="")
@@ -48,6 +52,6 @@ def bar(title: str, unit: str) -> Iterator[Callable[..., None]]:
             progress.update(task, completed=done, total=total, note=note)
             if not errors.is_terminal and (now - logged > LOG_SECONDS or done == total):
                 logged = now
-                errors.print(f"{title}: {done}/{total} {unit}  {note}", highlight=False, soft_wrap=True)
+                errors.print(f"{title}: {done}/{total} {unit}  {note}", soft_wrap=True)
 
         yield update

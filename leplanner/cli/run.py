@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 from rich.table import Table
 
 from ..pipeline.run import RunOptions, plan_run
 from ..pipeline.stage import run_stages
-from .options import Choice, Compute, MaybePath, MaybeStr, Workers
-from .progress import bar, console
-from .stages import Flat, show_result
+from .options import Choice, Compute, Flat, MaybePath, MaybeStr, Out, Output, Workers, preselect
+from .progress import bar, errors, note
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,8 @@ class Run:
     """
 
     choice: Annotated[Choice, Flat]
-    on: Annotated[Compute, Flat]
-    spread: Annotated[Workers, Flat]
+    compute: Annotated[Compute, Flat]
+    workers: Annotated[Workers, Flat]
     world: MaybeStr = None
     """a released checkpoint (folder or Hugging Face id) to use instead of training a world; needs --data"""
     data: MaybePath = None
@@ -45,25 +44,30 @@ class Run:
     """how many of them CEM gets, which takes seconds a decision; 0: no CEM"""
     offset: int = 25
     """environment actions from start to goal in the data"""
+    output: Out = field(default_factory=Output)
 
     @staticmethod
-    def default(choice: Choice, words: list[str]) -> Run:
-        return Run(choice, Compute(), Workers())
+    def default(words: list[str]) -> Run:
+        return Run(preselect(words), Compute(), Workers())
 
     def run(self) -> None:
-        choice = self.choice
+        choice, runtime, executor = self.choice, self.compute.runtime, self.workers.executor
         paths = type(choice.paths)(self.out) if self.out else choice.paths
         options = RunOptions(self.world, self.data, self.trials, self.search_trials, self.offset)
-        plan = plan_run(choice.spec, choice.preset, paths, options, self.on.runtime, self.spread.executor, bar)
+        plan = plan_run(choice.spec, choice.preset, paths, options, runtime, executor, bar)
+        made: list[Any] = []
+
+        def on_result(result: Any) -> None:
+            note(str(result))
+            made.append(result.plain)
+
         spent = run_stages(
-            plan,
-            paths.minutes,
-            lambda number, stage: console.rule(f"{number}/{len(plan)} {stage.name}"),
-            show_result,
+            plan, paths.minutes, lambda number, stage: errors.rule(f"{number}/{len(plan)} {stage.name}"), on_result
         )
         table = Table(title="minutes, over all calls that ended by themselves")
         for name in spent:
             table.add_column(name, justify="right")
         table.add_row(*(f"{minutes:.1f}" for minutes in spent.values()))
-        console.print(table)
-        console.print(f"bundle: {paths.bundle}   report: {paths.report}")
+        data = {"bundle": paths.bundle, "report": paths.report, "minutes": spent}
+        stages = {stage.name: result for stage, result in zip(plan, made, strict=True)}
+        self.output.show(data | {"stages": stages}, table, f"bundle: {paths.bundle}   report: {paths.report}")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from tyro.conf import OmitArgPrefixes
-
-from ..artifacts import read_json
 from ..baselines.learned import BaselineTrainConfig
 from ..data.collect import CollectConfig
 from ..density.train import DensityTrainConfig
@@ -18,14 +15,8 @@ from ..planner.model import PlannerConfig
 from ..planner.planner import load_bundle
 from ..planner.train import PlannerTrainConfig
 from ..report.terminal import arrival_table
-from .options import Choice, Comma, Compute, MaybeBundle, MaybePath, Workers, is_typed
-from .progress import bar, console
-
-Flat = OmitArgPrefixes
-
-
-def show_result(made: Any) -> None:
-    console.print(str(made), soft_wrap=True)
+from .options import Choice, Comma, Compute, Flat, MaybeBundle, MaybePath, Out, Output, Workers, is_typed, preselect
+from .progress import bar
 
 
 @dataclass(frozen=True)
@@ -44,16 +35,18 @@ class Collect:
 
     choice: Annotated[Choice, Flat]
     config: Annotated[CollectConfig, Flat]
-    on: Annotated[Workers, Flat]
+    workers: Annotated[Workers, Flat]
     policy: MaybeBundle = None
     """a bundle that acts instead of the behavior policy: a shipped task's name, a folder or a Hugging Face id"""
     data: MaybePath = None
     """with --policy, the dataset to start from and to add to (default: runs/TASK/data.h5)"""
     out: MaybePath = None
     """the file to make (default: runs/TASK/data.h5, and runs/TASK/on_policy.h5 with --policy)"""
+    output: Out = field(default_factory=Output)
 
     @staticmethod
-    def default(choice: Choice, words: list[str]) -> Collect:
+    def default(words: list[str]) -> Collect:
+        choice = preselect(words)
         preset = choice.preset
         return Collect(choice, preset.on_policy_collect if is_typed("--policy", words) else preset.collect, Workers())
 
@@ -61,8 +54,8 @@ class Collect:
         paths = self.choice.paths
         out = self.out or (paths.on_policy_data if self.policy else paths.data)
         onto = (self.data or paths.data) if self.policy else None
-        executor = self.on.executor
-        show_result(stages.collect_data(self.choice.spec, self.config, out, self.policy, onto, executor, bar))
+        executor = self.workers.executor
+        self.output.show_made(stages.collect_data(self.choice.spec, self.config, out, self.policy, onto, executor, bar))
 
 
 @dataclass(frozen=True)
@@ -73,7 +66,7 @@ class Cache:
     """
 
     choice: Annotated[Choice, Flat]
-    on: Annotated[Compute, Flat]
+    compute: Annotated[Compute, Flat]
     world: MaybePath = None
     """world folder (default: runs/TASK/finetuned, else runs/TASK/world)"""
     bundle: MaybeBundle = None
@@ -86,16 +79,17 @@ class Cache:
     """a cache of data with which these begin, such as those before on-policy episodes: only what is new is encoded"""
     batch: int = 256
     """frames encoded at once"""
+    output: Out = field(default_factory=Output)
 
     @staticmethod
-    def default(choice: Choice, words: list[str]) -> Cache:
-        return Cache(choice, Compute())
+    def default(words: list[str]) -> Cache:
+        return Cache(preselect(words), Compute())
 
     def run(self) -> None:
         task, paths = self.choice.spec, self.choice.paths
         world = stages.world_of(task, self.world or paths.latest_world, self.bundle)
-        data, out = self.data or paths.data, self.out or paths.latents
-        show_result(stages.cache_latents(task, world, data, out, self.known, self.batch, self.on.runtime, bar))
+        data, out, runtime = self.data or paths.data, self.out or paths.latents, self.compute.runtime
+        self.output.show_made(stages.cache_latents(task, world, data, out, self.known, self.batch, runtime, bar))
 
 
 @dataclass(frozen=True)
@@ -110,23 +104,25 @@ class Density:
 
     choice: Annotated[Choice, Flat]
     config: Annotated[DensityTrainConfig, Flat]
-    on: Annotated[Compute, Flat]
+    compute: Annotated[Compute, Flat]
     world: MaybePath = None
     """world folder (default: runs/TASK/finetuned, else runs/TASK/world)"""
     latents: MaybePath = None
     """latent cache (default: runs/TASK/latents)"""
     out: MaybePath = None
     """folder to make (default: runs/TASK/density)"""
+    output: Out = field(default_factory=Output)
 
     @staticmethod
-    def default(choice: Choice, words: list[str]) -> Density:
+    def default(words: list[str]) -> Density:
+        choice = preselect(words)
         return Density(choice, choice.preset.density, Compute())
 
     def run(self) -> None:
         paths = self.choice.paths
         world, latents = self.world or paths.latest_world, self.latents or paths.latents
-        out = self.out or paths.density
-        show_result(stages.fit_density(self.choice.spec, world, latents, self.config, out, self.on.runtime, bar))
+        out, runtime = self.out or paths.density, self.compute.runtime
+        self.output.show_made(stages.fit_density(self.choice.spec, world, latents, self.config, out, runtime, bar))
 
 
 @dataclass(frozen=True)
@@ -143,7 +139,7 @@ class Train:
     choice: Annotated[Choice, Flat]
     config: Annotated[PlannerTrainConfig, Flat]
     shape: Annotated[PlannerConfig, Flat]
-    on: Annotated[Compute, Flat]
+    compute: Annotated[Compute, Flat]
     world: MaybePath = None
     """world folder (default: runs/TASK/finetuned, else runs/TASK/world)"""
     latents: MaybePath = None
@@ -154,16 +150,17 @@ class Train:
     """a bundle whose planner to begin with, e.g. on on-policy data; its world must have the same encoder"""
     out: MaybePath = None
     """bundle folder to make (default: runs/TASK/planner)"""
+    output: Out = field(default_factory=Output)
 
     @staticmethod
-    def default(choice: Choice, words: list[str]) -> Train:
+    def default(words: list[str]) -> Train:
+        choice = preselect(words)
         preset = choice.preset
         training = preset.on_policy_training if is_typed("--init", words) else preset.training
         return Train(choice, training, preset.planner, Compute())
 
     def run(self) -> None:
         task, paths = self.choice.spec, self.choice.paths
-        out = self.out or paths.planner
         made = stages.make_planner(
             task,
             self.world or paths.latest_world,
@@ -171,13 +168,12 @@ class Train:
             self.density or paths.density,
             self.shape,
             self.config,
-            out,
-            self.on.runtime,
+            self.out or paths.planner,
+            self.compute.runtime,
             self.init,
             bar,
         )
-        console.print(arrival_table(read_json(out / "config.json")["training"]["metrics"], task.name))
-        show_result(made)
+        self.output.show_made(made, arrival_table(made.figures["metrics"], task.name))
 
 
 @dataclass(frozen=True)
@@ -192,7 +188,7 @@ class Baselines:
 
     choice: Annotated[Choice, Flat]
     config: Annotated[BaselineTrainConfig, Flat]
-    on: Annotated[Compute, Flat]
+    compute: Annotated[Compute, Flat]
     methods: Comma = "gcidm,gcbc,gcivl,gciql"
     """names, separated by commas"""
     world: MaybePath = None
@@ -203,16 +199,19 @@ class Baselines:
     """latent cache (default: runs/TASK/latents)"""
     out: MaybePath = None
     """folder for one folder a method (default: runs/TASK/baselines)"""
+    output: Out = field(default_factory=Output)
 
     @staticmethod
-    def default(choice: Choice, words: list[str]) -> Baselines:
+    def default(words: list[str]) -> Baselines:
+        choice = preselect(words)
         return Baselines(choice, choice.preset.baselines, Compute())
 
     def run(self) -> None:
         task, paths = self.choice.spec, self.choice.paths
         world = stages.world_of(task, self.world or paths.latest_world, self.bundle)
-        latents, out, methods = self.latents or paths.latents, self.out or paths.baselines, self.methods.split(",")
-        show_result(stages.make_baselines(task, tuple(methods), world, latents, self.config, out, self.on.runtime, bar))
+        latents, out, runtime = self.latents or paths.latents, self.out or paths.baselines, self.compute.runtime
+        names = tuple(self.methods.split(","))
+        self.output.show_made(stages.make_baselines(task, names, world, latents, self.config, out, runtime, bar))
 
 
 @dataclass(frozen=True)
@@ -227,7 +226,7 @@ class Decoder:
 
     choice: Annotated[Choice, Flat]
     config: Annotated[DecoderTrainConfig, Flat]
-    on: Annotated[Compute, Flat]
+    compute: Annotated[Compute, Flat]
     bundle: MaybeBundle = None
     """whose world to decode: a shipped task's name, a bundle folder or a Hugging Face id (default:
     runs/TASK/planner, else the shipped one)"""
@@ -235,9 +234,11 @@ class Decoder:
     """frames to learn from (default: runs/TASK/data.h5)"""
     out: MaybePath = None
     """folder to make (default: runs/TASK/decoder)"""
+    output: Out = field(default_factory=Output)
 
     @staticmethod
-    def default(choice: Choice, words: list[str]) -> Decoder:
+    def default(words: list[str]) -> Decoder:
+        choice = preselect(words)
         return Decoder(choice, choice.preset.decoder, Compute())
 
     def run(self) -> None:
@@ -247,5 +248,6 @@ class Decoder:
         if world.spec.task != task.name:
             raise ValueError(f"{folder} is a bundle for {world.spec.task}, not for {task.name}.")
         data: Path = self.data or paths.data
-        made, _ = stages.make_decoder(task, world, data, self.config, self.out or paths.decoder, self.on.runtime, bar)
-        show_result(made)
+        out, runtime = self.out or paths.decoder, self.compute.runtime
+        made, _ = stages.make_decoder(task, world, data, self.config, out, runtime, bar)
+        self.output.show_made(made)

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from dataclasses import dataclass, make_dataclass
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
-
-from rich.table import Table
 
 from ..data.formats import open_episodes
 from ..pipeline import stages
 from ..pipeline.paths import RunPaths
+from ..report.terminal import probe_table
 from ..tasks import find_task, get_task
 from ..worlds import find_family, load_world
 from ..worlds.finetune import FinetuneConfig
 from ..worlds.probe import probe_world
 from ..worlds.train import WorldTrainConfig
-from .options import Choice, Compute, Json, MaybeFloats, MaybePath, Source, WorldFolder, is_typed
-from .progress import bar, console
-from .stages import Flat, show_result
+from .options import (
+    Choice,
+    Compute,
+    Flat,
+    MaybeFloats,
+    MaybePath,
+    Out,
+    Output,
+    Source,
+    WorldFolder,
+    is_typed,
+    preselect,
+)
+from .progress import bar
 
 
 @dataclass(frozen=True)
@@ -32,17 +41,19 @@ class WorldTrain:
 
     choice: Annotated[Choice, Flat]
     config: Annotated[WorldTrainConfig, Flat]
-    on: Annotated[Compute, Flat]
+    compute: Annotated[Compute, Flat]
     network: Any
     objective: Any
     data: MaybePath = None
     """HDF5 or Lance dataset (default: runs/TASK/data.h5)"""
     out: MaybePath = None
     """folder for weights, checkpoint and metrics (default: runs/TASK/world)"""
+    output: Out = field(default_factory=Output)
 
     @staticmethod
-    def default(choice: Choice, words: list[str]) -> Any:
+    def default(words: list[str]) -> Any:
         """The family's own sizes and loss weights are options too, so the class is made for the family."""
+        choice = preselect(words)
         preset = choice.preset
         own = [("network", type(preset.network)), ("objective", type(preset.objective))]
         options = make_dataclass("WorldTrain", own, bases=(WorldTrain,), frozen=True)
@@ -51,9 +62,9 @@ class WorldTrain:
 
     def run(self) -> None:
         choice, paths, preset = self.choice, self.choice.paths, self.choice.preset
-        data, out = self.data or paths.data, self.out or paths.world
+        data, out, runtime = self.data or paths.data, self.out or paths.world, self.compute.runtime
         network = (preset.family, self.network, self.objective, self.config)
-        show_result(stages.make_world(choice.spec, data, *network, out, preset.block, self.on.runtime, bar))
+        self.output.show_made(stages.make_world(choice.spec, data, *network, out, preset.block, runtime, bar))
 
 
 @dataclass(frozen=True)
@@ -65,17 +76,19 @@ class WorldFinetune:
 
     choice: Annotated[Choice, Flat]
     config: Annotated[FinetuneConfig, Flat]
-    on: Annotated[Compute, Flat]
+    compute: Annotated[Compute, Flat]
     world: MaybePath = None
     """the world to start from (default: runs/TASK/world)"""
     latents: MaybePath = None
     """the dataset, encoded: leplanner cache (default: runs/TASK/latents)"""
     out: MaybePath = None
     """folder for the finetuned world (default: runs/TASK/finetuned)"""
+    output: Out = field(default_factory=Output)
 
     @staticmethod
-    def default(choice: Choice, words: list[str]) -> WorldFinetune:
+    def default(words: list[str]) -> WorldFinetune:
         """Where on-policy data is asked for, as a run does it in its later rounds."""
+        choice = preselect(words)
         preset = choice.preset
         config = preset.on_policy_finetune if is_typed("--on-policy-prob", words) else preset.finetune
         return WorldFinetune(choice, config, Compute())
@@ -83,78 +96,82 @@ class WorldFinetune:
     def run(self) -> None:
         paths = self.choice.paths
         world, latents, out = self.world or paths.world, self.latents or paths.latents, self.out or paths.finetuned
-        show_result(stages.finetune(self.choice.spec, world, latents, self.config, out, self.on.runtime, bar))
+        runtime = self.compute.runtime
+        self.output.show_made(stages.finetune(self.choice.spec, world, latents, self.config, out, runtime, bar))
 
 
-def probe(folder: WorldFolder, data: MaybePath = None, json_output: Json = False) -> None:
+@dataclass(frozen=True)
+class WorldProbe:
     """Measure a world on held-out episodes: a linear map from latents to the physical state, and the one-step error.
 
     Example: leplanner world probe runs/pusht/world --data runs/pusht/data.h5
-
-    Args:
-        folder: a world folder.
-        data: the dataset it was trained on (default: runs/TASK/data.h5).
-        json_output: print JSON instead of a table.
     """
-    world = load_world(folder)
-    task = get_task(world.spec.task)
-    report = probe_world(world, task, open_episodes(data or RunPaths.of(task).data, task))
-    if json_output:
-        print(json.dumps(dataclasses.asdict(report)))
-        return
-    table = Table(title=f"{task.title}: {report.held_out_rows} held-out frames, probe fitted on {report.train_rows}")
-    for title in ("quantity", "RMSE", "spread", "share"):
-        table.add_column(title, justify="left" if title == "quantity" else "right")
-    for name, error in report.rmse.items():
-        table.add_row(name, f"{error:.4g}", f"{report.std[name]:.4g}", f"{error / report.std[name]:.1%}")
-    console.print(table)
-    console.print(f"unit: {report.unit}; one-step error: {report.one_step_error:.2%} of copying the last latent")
+
+    folder: WorldFolder
+    """a world folder"""
+    data: MaybePath = None
+    """the dataset it was trained on (default: runs/TASK/data.h5)"""
+    output: Out = field(default_factory=Output)
+
+    def run(self) -> None:
+        world = load_world(self.folder)
+        task = get_task(world.spec.task)
+        report = probe_world(world, task, open_episodes(self.data or RunPaths.of(task).data, task))
+        line = f"unit: {report.unit}; one-step error: {report.one_step_error:.2%} of copying the last latent"
+        self.output.show(dataclasses.asdict(report), probe_table(report, task.title), line)
 
 
-def import_(
-    source: Source,
-    task: str,
-    family: str = "lewm",
-    data: MaybePath = None,
-    action_mean: MaybeFloats = None,
-    action_std: MaybeFloats = None,
-    out: MaybePath = None,
-) -> None:
+@dataclass(frozen=True)
+class WorldImport:
     """Import a released checkpoint, strictly: every tensor must fit, and nothing downloaded is executed.
 
     Actions are standardized with the training dataset's statistics, which a release does not contain: give the
     dataset, or the numbers.
 
     Example: leplanner world import quentinll/lewm-pusht --task pusht --data pusht_expert_train.h5
-
-    Args:
-        source: folder or Hugging Face id with config.json and weights.pt (or safetensors).
-        task: the task it was trained on.
-        family: the world family it belongs to.
-        data: the dataset it was trained on, for the action statistics.
-        action_mean: instead of --data, the mean of each action dimension.
-        action_std: instead of --data, its standard deviation.
-        out: folder to write (default: runs/TASK/world).
     """
-    spec = find_task(task)
-    if data is None and (action_mean is None or action_std is None):
-        raise ValueError("Importing needs the action statistics: give --data FILE, or --action-mean and --action-std.")
-    statistics = data if data is not None else (action_mean or (), action_std or ())
-    out = out or RunPaths.of(spec).world
-    show_result(stages.import_world(source, spec, find_family(family).name, out, statistics))
+
+    source: Source
+    """folder or Hugging Face id with config.json and weights.pt (or safetensors)"""
+    task: str
+    """the task it was trained on"""
+    family: str = "lewm"
+    """the world family it belongs to"""
+    data: MaybePath = None
+    """the dataset it was trained on, for the action statistics"""
+    action_mean: MaybeFloats = None
+    """instead of --data, the mean of each action dimension"""
+    action_std: MaybeFloats = None
+    """instead of --data, its standard deviation"""
+    out: MaybePath = None
+    """folder to write (default: runs/TASK/world)"""
+    output: Out = field(default_factory=Output)
+
+    def run(self) -> None:
+        task, mean, std = find_task(self.task), self.action_mean, self.action_std
+        if self.data is None and (mean is None or std is None):
+            raise ValueError(
+                "Importing needs the action statistics: give --data FILE, or --action-mean and --action-std."
+            )
+        statistics = self.data if self.data is not None else (mean or (), std or ())
+        out = self.out or RunPaths.of(task).world
+        self.output.show_made(stages.import_world(self.source, task, find_family(self.family).name, out, statistics))
 
 
-def export(folder: WorldFolder, out: Path, names: str = "new") -> None:
+@dataclass(frozen=True)
+class WorldExport:
     """Write a world as its family's own software reads it: a ViT LeWM for stable-worldmodel's `load_pretrained`.
 
     Example: leplanner world export runs/pusht/world --out runs/pusht/release
-
-    Args:
-        folder: a world folder.
-        out: folder for config.json and weights.pt.
-        names: ViT parameter names of transformers 5.9 and later (new) or earlier (old).
     """
-    show_result(stages.export_world(folder, out, names))
 
+    folder: WorldFolder
+    """a world folder"""
+    out: Path
+    """folder for config.json and weights.pt"""
+    names: str = "new"
+    """ViT parameter names of transformers 5.9 and later (new) or earlier (old)"""
+    output: Out = field(default_factory=Output)
 
-VERBS = {"train": WorldTrain, "finetune": WorldFinetune, "probe": probe, "import": import_, "export": export}
+    def run(self) -> None:
+        self.output.show_made(stages.export_world(self.folder, self.out, self.names))

@@ -3,8 +3,9 @@ and one `register` line."""
 
 from __future__ import annotations
 
+import difflib
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import entry_points
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -18,6 +19,17 @@ Item = TypeVar("Item", bound=Named)
 _plugins: list[tuple[str, str]] = []
 
 
+def match_name(kind: str, name: str, known: Iterable[str]) -> str:
+    """The known name that was meant, whatever its case. An unknown one is answered with the known ones, the nearest
+    first."""
+    names = {other.casefold(): other for other in known}
+    if name.casefold() in names:
+        return names[name.casefold()]
+    near = difflib.get_close_matches(name.casefold(), names, n=1)
+    suggestion = f" Did you mean {names[near[0]]!r}?" if near else ""
+    raise ValueError(f"Unknown {kind} {name!r}.{suggestion} Known: {', '.join(names.values()) or 'none'}.")
+
+
 class Registry(Generic[Item]):
     """Items in the order of their registration. `group` is an entry point group: installed packages add to the registry
     without being imported by the user. `home` is a module of ours that registers items, imported
@@ -29,18 +41,17 @@ class Registry(Generic[Item]):
         self._items: dict[str, Item] = {}
 
     def register(self, item: Item) -> Item:
-        known = self._items.get(item.name)
-        if known is not None and known != item:
-            raise ValueError(f"There is a {self.kind} {item.name!r} already. Choose another name.")
+        same = [known for name, known in self._items.items() if name.casefold() == item.name.casefold()]
+        if any(known != item for known in same):
+            raise ValueError(f"There is a {self.kind} {same[0].name!r} already. Choose another name.")
         self._items[item.name] = item
         return item
 
     def get(self, name: str) -> Item:
+        """By its name, whatever its case."""
         if name not in self._items:
             self._complete()
-        if name not in self._items:
-            raise ValueError(f"Unknown {self.kind} {name!r}. Known: {', '.join(self._items)}.")
-        return self._items[name]
+        return self._items[match_name(self.kind, name, self._items)]
 
     def find(self, text: str) -> Item:
         """What a user typed: a name, or `package.module:NAME`, which is imported and registered."""
@@ -66,7 +77,7 @@ class Registry(Generic[Item]):
         return iter(self.names())
 
     def __contains__(self, name: object) -> bool:
-        return name in self.names()
+        return isinstance(name, str) and name.casefold() in map(str.casefold, self.names())
 
     def _complete(self) -> None:
         group, self.group, home, self.home = self.group, None, self.home, None  # once

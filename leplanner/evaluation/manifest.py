@@ -14,6 +14,7 @@ import numpy as np
 
 from ..artifacts import digest_json, read_json, write_json
 from ..core.actions import Array
+from ..core.registry import match_name
 from ..data.episodes import Episodes, split
 from ..tasks import Task
 from ..tasks.spec import Simulator
@@ -74,8 +75,7 @@ def draw_manifest(
 ) -> Manifest:
     """official: from all episodes; heldout: from validation episodes; nontrivial: those, without pairs that are solved
     at the start or by the no-op policy."""
-    if protocol not in PROTOCOLS:
-        raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}; got {protocol!r}.")
+    protocol = match_name("protocol", protocol, PROTOCOLS)
     if episodes.states is None:
         raise ValueError("Trials need the physical state, but the dataset has no 'state' column.")
     if offset % episodes.steps_per_row:

@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -200,6 +200,13 @@ def fingerprint(planner: Planner) -> dict[str, Any]:
     }
 
 
+def method_names(names: Sequence[str]) -> tuple[str, ...]:
+    """As they are registered, whatever case was typed."""
+    if not names:
+        raise ValueError(f"Give at least one method: {', '.join(METHODS)}.")
+    return tuple(METHODS.get(name).name for name in names)
+
+
 def evaluate(
     bundle: Path,
     manifest_path: Path,
@@ -211,6 +218,7 @@ def evaluate(
 ) -> list[TrialRow]:
     """Every row that is missing in `rows_path` is run and appended. Rows of trials that raised are tried again."""
     executor = executor or make_executor()
+    config = dataclasses.replace(config, methods=method_names(config.methods))
     manifest = load_manifest(manifest_path)
     planner = load_bundle(bundle)
     _check(manifest, manifest_path, planner, config)
@@ -257,8 +265,6 @@ def evaluate(
 
 
 def _check(manifest: Manifest, path: Path, planner: Planner, config: EvaluationConfig) -> None:
-    if not config.methods:
-        raise ValueError(f"Give at least one method: {', '.join(METHODS)}.")
     if manifest.task != planner.world.spec.task:
         raise ValueError(f"The manifest is {manifest.task}'s, the bundle {planner.world.spec.task}'s.")
     width = get_task(manifest.task).state_dim
@@ -307,13 +313,18 @@ def _readable_rows(
             "weights": weights.get(row.method, row.weights),
         }
         actual = {name: getattr(row, name) for name in expected}
-        if actual != expected:
+        other = [name for name in expected if actual[name] != expected[name]]
+        if other:
             raise ValueError(
-                f"{path} holds rows of {row.method} with another manifest, seed, setting or other weights ({actual}; "
-                f"now {expected}). Choose another --out."
+                f"{path} holds rows of {row.method} with another {' and '.join(other)}: {_listed(actual, other)}; now "
+                f"{_listed(expected, other)}. Choose another --out, or delete that folder."
             )
     good = [row for row in rows if row.error is None and _job(row) not in drop]
     if len(good) < len(lines) or not text.endswith("\n"):
         with atomic_path(path) as temporary:
             temporary.write_text("".join(json.dumps(dataclasses.asdict(row)) + "\n" for row in good))
     return good
+
+
+def _listed(values: dict[str, Any], names: Sequence[str]) -> str:
+    return ", ".join(f"{name} {str(values[name])[:80]}" for name in names)

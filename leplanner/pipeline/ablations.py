@@ -11,6 +11,7 @@ import numpy as np
 
 from ..artifacts import command_line, digest_json, folder_lock, provenance, read_json, write_json
 from ..core.config import changed
+from ..core.registry import match_name
 from ..data.cache import LatentCache
 from ..data.windows import plan_windows
 from ..density.mixture import Density
@@ -72,10 +73,8 @@ VARIANTS = {
 
 def get_variants(names: str) -> list[Variant]:
     """Of names separated by commas; the reference always comes first, since all are compared with it."""
-    chosen = list(VARIANTS) if names == "all" else names.split(",")
-    unknown = [name for name in chosen if name not in VARIANTS]
-    if unknown:
-        raise ValueError(f"Unknown variant {', '.join(unknown)}. Known: all, or of {', '.join(VARIANTS)}.")
+    chosen = [match_name("variant", name, ["all", *VARIANTS]) for name in names.split(",")]
+    chosen = list(VARIANTS) if "all" in chosen else chosen
     return [variant for name, variant in VARIANTS.items() if name in chosen or name == REFERENCE]
 
 

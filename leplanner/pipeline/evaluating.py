@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..artifacts import folder_lock, write_json
+from ..artifacts import atomic_path, folder_lock, write_json
+from ..control.methods import METHODS
 from ..data.formats import open_episodes
 from ..evaluation.manifest import Manifest, draw_manifest, load_manifest, save_manifest
 from ..evaluation.metrics import HEADLINE
-from ..evaluation.runner import EvaluationConfig, TrialRow, evaluate
+from ..evaluation.runner import EvaluationConfig, TrialRow, evaluate, method_names
 from ..evaluation.summary import MethodSummary, plain, summarize
+from ..evaluation.videos import video_path
 from ..execution.executor import Executor
 from ..planner.planner import load_bundle
 from ..tasks import Task
 from ..worlds import WorldSpec
 from .stage import Show, silent
+
+MANIFEST = "manifest.json"
+GROWN = "manifest.grown.json"  # there only while a folder takes on more trials
+Setting = tuple[str, str, int, int, int]  # Manifest.setting
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,9 @@ class Draw:
     protocol: str = "nontrivial"
     offset: int = 25
     budget: int = 50
+
+    def setting(self, task: Task) -> Setting:
+        return (task.name, self.protocol, self.offset, self.budget, self.seed)
 
 
 @dataclass(frozen=True)
@@ -63,36 +74,109 @@ def new_manifest(task: Task, data: Path, spec: WorldSpec, draw: Draw) -> Manifes
 
 def find_manifest(
     folder: Path, task: Task, data: Path, spec: WorldSpec, draw: Draw, bundle: Path | None = None
-) -> Manifest:
-    """The one that the folder has; else, without a dataset, the one that the bundle brings; else a new draw."""
-    path, expected = folder / "manifest.json", (task.name, draw.protocol, draw.offset, draw.budget, draw.seed)
+) -> tuple[Manifest, str]:
+    """The trials, and where they are from: those that the folder has; else those that the bundle, if one is given, was
+    measured on, if they are of this protocol, offset, budget and seed; else a new draw from the dataset."""
+    path, setting = folder / MANIFEST, draw.setting(task)
+    brought = _brought_manifest(bundle)
     if path.exists():
-        return _frozen_manifest(path, expected, draw.trials)
-    if bundle is not None and (bundle / "manifest.json").exists() and not data.exists():
-        manifest = load_manifest(bundle / "manifest.json")
-        if manifest.setting != expected or len(manifest.trials) < draw.trials:
+        manifest = _frozen_manifest(path, setting, draw.trials)
+        others = brought is not None and brought.setting == setting and brought.digest != manifest.digest
+        return manifest, f"frozen in {path}" + (f"; {bundle} was measured on others" if others else "")
+    if brought is not None and brought.setting == setting:
+        if len(brought.trials) < draw.trials:
             raise ValueError(
-                f"{draw.trials} trials of {expected} were requested. There is no dataset at {data} to draw them from, "
-                f"and {bundle} brings {len(manifest.trials)} of {manifest.setting}. Ask for those, or collect: "
-                f"leplanner collect {task.name}"
+                f"{draw.trials} trials were requested; {bundle} brings {len(brought.trials)}. Ask for fewer --trials, "
+                f"or draw others from a dataset with --data, such as {data}."
             )
+        manifest, source = brought, f"which {bundle} was measured on"
+    elif brought is not None and not data.exists():
+        raise ValueError(
+            f"{draw.trials} trials of {setting} were requested. There is no dataset at {data} to draw them from, "
+            f"and {bundle} brings {len(brought.trials)} of {brought.setting}. Ask for those, or collect: "
+            f"leplanner collect {task.name}"
+        )
     else:
-        manifest = new_manifest(task, data, spec, draw)
+        manifest, source = new_manifest(task, data, spec, draw), f"drawn from {data}"
     with folder_lock(folder):
         if path.exists():  # drawing takes a while, and another process was faster
-            return _frozen_manifest(path, expected, draw.trials)
+            return _frozen_manifest(path, setting, draw.trials), f"frozen in {path}"
         save_manifest(manifest, path)
-    return manifest
+    return manifest, source
 
 
-def _frozen_manifest(path: Path, expected: tuple[str, str, int, int, int], trials: int) -> Manifest:
+def _brought_manifest(bundle: Path | None) -> Manifest | None:
+    return load_manifest(bundle / MANIFEST) if bundle is not None and (bundle / MANIFEST).exists() else None
+
+
+def _frozen_manifest(path: Path, setting: Setting, trials: int) -> Manifest:
     manifest = load_manifest(path)
-    if manifest.setting != expected or len(manifest.trials) < trials:
+    if manifest.setting != setting or len(manifest.trials) < trials:
         raise ValueError(
-            f"{path} holds {len(manifest.trials)} trials of {manifest.setting}; {trials} of {expected} "
+            f"{path} holds {len(manifest.trials)} trials of {manifest.setting}; {trials} of {setting} "
             "were requested. Choose another --out."
         )
     return manifest
+
+
+def grow_manifest(
+    folder: Path, task: Task, data: Path, spec: WorldSpec, draw: Draw, bundle: Path | None = None
+) -> None:
+    """More trials for a folder that has some: the same draw, continued. A draw's first trials do not depend on how many
+    follow, so the folder becomes what it would have been had all been drawn at once, and its rows stay."""
+    path = folder / MANIFEST
+    if not path.exists() or (not (folder / GROWN).exists() and _is_enough(path, task, draw)):
+        return
+    with folder_lock(folder):
+        if (folder / GROWN).exists():
+            _take_on_grown(folder)  # what a killed process began
+        if _is_enough(path, task, draw):
+            return
+        known, brought = load_manifest(path), _brought_manifest(bundle)
+        if brought is not None and brought.setting == known.setting and len(brought.trials) >= draw.trials:
+            grown, source = brought, bundle
+        elif data.exists():
+            grown, source = new_manifest(task, data, spec, draw), data
+        else:
+            raise ValueError(
+                f"{draw.trials} trials were requested; {path} holds {len(known.trials)}, and there is no dataset at "
+                f"{data} to draw more from. Ask for fewer --trials, or give the dataset with --data."
+            )
+        if (grown.data_digest, grown.trials[: len(known.trials)]) != (known.data_digest, known.trials):
+            raise ValueError(
+                f"{draw.trials} trials were requested; {path} holds {len(known.trials)}, which are not the first of "
+                f"{source}'s: they are of other data or of another world's blocks. Choose another --out, or give the "
+                "dataset they were drawn from with --data."
+            )
+        save_manifest(grown, folder / GROWN)
+        _take_on_grown(folder)
+
+
+def _is_enough(path: Path, task: Task, draw: Draw) -> bool:
+    """Trials of another setting are refused later."""
+    known = load_manifest(path)
+    return known.setting != draw.setting(task) or len(known.trials) >= draw.trials
+
+
+def _take_on_grown(folder: Path) -> None:
+    """Videos and rows name the manifest they are of: they follow, and the manifest last. Each step may be repeated."""
+    known, grown = (load_manifest(folder / name).digest for name in (MANIFEST, GROWN))
+    rows = folder / "rows.jsonl"
+    text = rows.read_text() if rows.exists() else ""
+    for line in text.splitlines():
+        try:
+            row = TrialRow(**json.loads(line))
+        except json.JSONDecodeError:  # half-written by a killed process; dropped when the evaluation continues
+            continue
+        trial, identity = (row.method, row.replan, row.trial), (row.seed, row.settings, row.weights)
+        old, new = (video_path(folder, *trial, digest, *identity) for digest in (known, grown))
+        for kept in (old, folder / "imagined" / old.name):
+            if kept.exists():
+                kept.replace(kept.with_name(new.name))
+    if rows.exists():
+        with atomic_path(rows) as temporary:
+            temporary.write_text(text.replace(known, grown))
+    (folder / GROWN).replace(folder / MANIFEST)
 
 
 def evaluate_folder(
@@ -107,12 +191,23 @@ def evaluate_folder(
     executor: Executor | None = None,
     show: Show = silent,
     title: str = "",
+    named_data: bool = False,  # trials must be of `data`, also where the bundle brings its own
+    say: Callable[[str], None] = lambda text: None,  # told which trials are used
 ) -> Evaluated:
     """Run what is missing, and write OUT/summary.json. The reference is the first method unless it is named."""
-    reference = reference or config.methods[0]
-    if reference not in config.methods:
-        raise ValueError(f"The reference {reference!r} is not among the methods {', '.join(config.methods)}.")
-    manifest = find_manifest(folder, task, data, load_bundle(bundle).world.spec, draw, bundle)
+    methods = method_names(config.methods)
+    reference = METHODS.get(reference).name if reference else methods[0]
+    if reference not in methods:
+        raise ValueError(f"The reference {reference!r} is not among the methods {', '.join(methods)}.")
+    spec, brings = load_bundle(bundle).world.spec, None if named_data else bundle
+    grow_manifest(folder, task, data, spec, draw, brings)
+    manifest, source = find_manifest(folder, task, data, spec, draw, brings)
+    if named_data and manifest.data_digest != (digest := open_episodes(data, task, in_memory=False).digest):
+        raise ValueError(
+            f"{folder / MANIFEST} was drawn from data {manifest.data_digest[:12]}, not from {data} ({digest[:12]}). "
+            "Choose another --out, or leave --data out to use those trials."
+        )
+    say(f"{task.name}: {draw.trials} of {len(manifest.trials)} trials of manifest {manifest.digest[:12]}, {source}")
     with show(title or f"evaluate {task.name}", "trials") as update:
         solved: dict[str, list[bool]] = defaultdict(list)
 
@@ -121,7 +216,7 @@ def evaluate_folder(
                 solved[f"{row.method} m={row.replan}"].append(bool(row.outcome[HEADLINE]))
             update(done, total, "  ".join(f"{name} {np.mean(won):.0%}" for name, won in solved.items()))
 
-        rows = evaluate(bundle, folder / "manifest.json", config, folder / "rows.jsonl", baselines, executor, on_row)
+        rows = evaluate(bundle, folder / MANIFEST, config, folder / "rows.jsonl", baselines, executor, on_row)
     summaries = summarize(rows, reference)
     report = plain(summaries, task.name, reference, manifest.digest, config.settings, rows)
     write_json(folder / "summary.json", report)

@@ -9,6 +9,9 @@ from ..artifacts import is_whole
 from ..tasks import Task
 from ..zoo import find_bundle, shipped
 
+ROOT = Path("runs")  # in the working folder
+DEMO = ROOT / "demo"
+
 
 @dataclass(frozen=True)
 class RunPaths:
@@ -16,7 +19,7 @@ class RunPaths:
 
     @staticmethod
     def of(task: Task, base: Path | None = None) -> RunPaths:
-        return RunPaths(base or Path("runs") / task.name)
+        return RunPaths(base or ROOT / task.name)
 
     @property
     def data(self) -> Path:

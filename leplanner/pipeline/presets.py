@@ -14,6 +14,7 @@ from typing import Any
 
 from ..baselines.learned import BaselineTrainConfig
 from ..core.config import changed
+from ..core.registry import match_name
 from ..data.collect import CollectConfig
 from ..density.train import DensityTrainConfig
 from ..diagnostics.decoder import DecoderTrainConfig
@@ -207,10 +208,11 @@ SCALES: dict[str, Callable[[Task, str, str], Preset]] = {
 DEFAULT_RECIPES = {"paper": "paper"}  # of a scale; best elsewhere
 
 
+def default_recipe(scale: str) -> str:
+    return DEFAULT_RECIPES.get(scale.casefold(), "best")
+
+
 def get_preset(task: Task, scale: str = "compact", recipe: str | None = None, family: str = "lewm") -> Preset:
-    if scale not in SCALES:
-        raise ValueError(f"Unknown scale {scale!r}. Known: {', '.join(SCALES)}.")
-    recipe = recipe or DEFAULT_RECIPES.get(scale, "best")
-    if recipe not in RECIPES:
-        raise ValueError(f"Unknown recipe {recipe!r}. Known: {', '.join(RECIPES)}.")
+    scale = match_name("scale", scale, SCALES)
+    recipe = match_name("recipe", recipe or default_recipe(scale), RECIPES)
     return SCALES[scale](task, recipe, FAMILIES.get(family).name)

@@ -223,11 +223,12 @@ def _measured(
                 f"{len(evaluated.raised)} trials raised an error ({evaluated.raised[0].error}); run the "
                 "same command to try them again."
             )
-        return Made(paths.measured, f"manifest {evaluated.manifest.digest[:12]}")
+        return Made(paths.measured, f"manifest {evaluated.manifest.digest[:12]}", evaluated.report)
 
     def bundle() -> Made:
         made = make_bundle(paths.planner, paths.measured, data, making, paths.bundle)
-        return Made(made, f"{sum(path.stat().st_size for path in made.iterdir()) / 1e6:.1f} MB")
+        size = sum(path.stat().st_size for path in made.iterdir())
+        return Made(made, f"{size / 1e6:.1f} MB", {"bytes": size})
 
     return [
         Stage(
@@ -240,7 +241,7 @@ def _measured(
         ),
         Stage("evaluate", (paths.planner, data, paths.baselines), paths.measured, measure),
         Stage("bundle", (paths.planner, paths.measured), paths.bundle, bundle),
-        Stage("report", (paths.measured,), paths.report, lambda: write_page([paths.measured], paths.report)),
+        Stage("report", (paths.measured,), paths.report, lambda: Made(write_page([paths.measured], paths.report), "")),
     ]
 
 

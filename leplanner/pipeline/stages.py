@@ -4,14 +4,14 @@ whole runs call the same ones."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..artifacts import is_whole, read_json
-from ..baselines.learned import BaselineTrainConfig, train_baseline
+from ..baselines.learned import LEARNED, BaselineTrainConfig, train_baseline
 from ..control.on_policy import OnPolicyCollector
 from ..core.actions import ActionSpec
 from ..data.cache import LatentCache, build_cache, open_cache
@@ -37,13 +37,23 @@ from .stage import Show, Update, silent
 
 @dataclass(frozen=True)
 class Made:
-    """What a stage made, and a line that says so."""
+    """What a stage made, a line that says so, and its figures by name."""
 
     path: Path
     line: str
+    figures: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.path}  {self.line}"
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        return {"path": str(self.path), **self.figures}
+
+
+def _trained(out: Path, digest: str, **figures: Any) -> dict[str, Any]:
+    """With the metrics that its training ended with."""
+    return {"digest": digest, "metrics": read_json(out / "config.json")["training"].get("metrics", {}), **figures}
 
 
 def _training(update: Update, note: Callable[[dict[str, Any]], str]) -> OnProgress:
@@ -74,8 +84,9 @@ def collect_data(
     with show(f"collect {task.name}", "frames") as update:
         collect(task, config, out, executor, update, collector, onto)
     added = " added" if collector else ""
-    size = out.stat().st_size / 1e6
-    return Made(out, f"({config.episodes} episodes of {config.steps} actions{added}, {size:.0f} MB)")
+    size = out.stat().st_size
+    line = f"({config.episodes} episodes of {config.steps} actions{added}, {size / 1e6:.0f} MB)"
+    return Made(out, line, {"episodes": config.episodes, "steps": config.steps, "bytes": size})
 
 
 def make_world(
@@ -94,7 +105,7 @@ def make_world(
     with show(f"train world {task.name}", "steps") as update:
         note = _training(update, _noted("prediction", "state", "held_out_error"))
         world = train_world(task, episodes, family, network, objective, config, out, block, runtime, note)
-    return Made(out, f"world {world.digest[:12]}")
+    return Made(out, f"world {world.digest[:12]}", _trained(out, world.digest))
 
 
 def import_world(
@@ -124,15 +135,16 @@ def import_world(
                 f"{out} already holds another world: of {actual}, requested {(source, (mean, std))}. Choose "
                 "another --out, or delete it."
             )
-        return Made(out, "imported before")
+        return Made(out, "imported before", {"digest": config["digest"]})
 
     def actions(block: int) -> ActionSpec:
         return ActionSpec(mean, std, task.low, task.high, block)
 
     world = load(source, task.name, actions)
     save_world(world, out, {"source": str(source)}, **inputs)
-    parameters = sum(p.numel() for p in world.model.parameters()) / 1e6
-    return Made(out, f"world {world.digest[:12]}, {parameters:.2f} M parameters")
+    parameters = sum(p.numel() for p in world.model.parameters())
+    line = f"world {world.digest[:12]}, {parameters / 1e6:.2f} M parameters"
+    return Made(out, line, {"digest": world.digest, "parameters": parameters})
 
 
 def cache_latents(
@@ -156,7 +168,9 @@ def cache_latents(
         earlier = open_cache(known) if known else None
         cache = build_cache(episodes, encode, world.latent, world.encoder_digest, out, earlier, batch, progress=update)
     shape = "x".join(map(str, world.latent.shape))
-    return Made(out, f"{len(cache.latents)} latents of {shape}, {cache.latents.nbytes / 1e6:.1f} MB")
+    line = f"{len(cache.latents)} latents of {shape}, {cache.latents.nbytes / 1e6:.1f} MB"
+    figures = {"latents": len(cache.latents), "shape": list(world.latent.shape), "bytes": cache.latents.nbytes}
+    return Made(out, line, figures | {"encoder": world.encoder_digest, "data": cache.data_digest})
 
 
 def finetune(
@@ -170,7 +184,7 @@ def finetune(
 
         cache = open_cache(latents)
         finetuned = finetune_world(load_world(world), cache, config, out, runtime, _training(update, note))
-    return Made(out, f"world {finetuned.digest[:12]}")
+    return Made(out, f"world {finetuned.digest[:12]}", _trained(out, finetuned.digest))
 
 
 def fit_density(
@@ -179,7 +193,8 @@ def fit_density(
     with show(f"fit density {task.name}", "steps") as update:
         note = _training(update, _noted("held_out_score"))
         density = train_density(load_world(world), open_cache(latents), config, out, runtime, note)
-    return Made(out, f"density {density.digest[:12]}, c95 {density.threshold:.4f}")
+    line = f"density {density.digest[:12]}, c95 {density.threshold:.4f}"
+    return Made(out, line, _trained(out, density.digest, threshold=density.threshold))
 
 
 def make_planner(
@@ -200,7 +215,7 @@ def make_planner(
         planner = train_planner_shown(
             load_world(world), open_cache(latents), supported, shape, config, out, runtime, update, begun
         )
-    return Made(out, f"bundle {planner.digest[:12]}")
+    return Made(out, f"bundle {planner.digest[:12]}", _trained(out, planner.digest))
 
 
 def train_planner_shown(
@@ -234,12 +249,13 @@ def make_baselines(
     runtime: Runtime,
     show: Show = silent,
 ) -> Made:
-    cache = open_cache(latents)
+    cache, methods = open_cache(latents), tuple(LEARNED.get(name).name for name in methods)
     for name in methods:
         with show(f"train {name} {task.name}", "steps") as update:
             note = _training(update, _noted("held_out_error"))
             train_baseline(name, world, cache, config, out / name, runtime, note)
-    return Made(out, ", ".join(methods))
+    digests = {name: read_json(out / name / "config.json")["digest"] for name in methods}
+    return Made(out, ", ".join(methods), {"methods": {n: _trained(out / n, digest) for n, digest in digests.items()}})
 
 
 def make_decoder(
@@ -262,7 +278,7 @@ def make_decoder(
         f"on {score['frames']} held-out frames: MSE {score['mse']:.2e}, mean frame {score['mean_image_mse']:.2e} "
         f"({score['ratio']:.1f} times), PSNR {score['psnr']:.1f} dB, SSIM {score['ssim']:.4f}"
     )
-    return Made(out, line), decoder
+    return Made(out, line, dict(score)), decoder
 
 
 def world_of(task: Task, world: Path, bundle: str | None) -> World:
@@ -281,4 +297,4 @@ def export_world(world: Path, out: Path, names: str) -> Made:
     if save is None:
         raise ValueError(f"The family {frozen.spec.family!r} does not say how a checkpoint is written for others.")
     save(frozen, out, names)
-    return Made(out, "")
+    return Made(out, f"world {frozen.digest[:12]}", {"digest": frozen.digest})

@@ -17,6 +17,7 @@ from torch import Tensor
 from ..artifacts import digest_json, digest_tensors, is_whole, read_json
 from ..core.dynamics import Dynamics, imagination
 from ..core.problem import Plan, PlanProblem
+from ..core.registry import match_name
 from ..data.cache import LatentCache
 from ..data.windows import PlanBatch, plan_windows
 from ..density.mixture import Density
@@ -84,8 +85,7 @@ class PlannerTrainConfig:
 def pick_step_engine(requested: str, device: torch.device) -> str:
     """Compiling pays where a compiler is: a C++ one with Python's headers for the CPU; for
     CUDA, Triton comes with torch."""
-    if requested not in STEP_ENGINES:
-        raise ValueError(f"engine must be one of {', '.join(STEP_ENGINES)}; got {requested!r}.")
+    requested = match_name("engine", requested, STEP_ENGINES)
     if requested != "auto":
         return requested
     compiler = shutil.which(os.environ.get("CXX", "g++")) is not None

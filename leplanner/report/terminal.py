@@ -8,13 +8,18 @@ from typing import Any
 import numpy as np
 import torch
 from rich.table import Table
+from rich.text import Text
 
+from ..control.methods import DEFAULT, METHODS, methods_of
 from ..diagnostics.closed_loop import ClosedLoopTables
 from ..diagnostics.imagined import ImaginedTables
 from ..evaluation.manifest import Manifest
 from ..evaluation.metrics import HEADLINE, METRICS, metrics_of
 from ..evaluation.statistics import Rate
 from ..evaluation.summary import MethodSummary
+from ..tasks import get_task
+from ..worlds.probe import ProbeReport
+from .tables import show_rate
 
 
 def evaluation_tables(summaries: list[MethodSummary], manifest: Manifest, unit: str, reference: str) -> list[Table]:
@@ -93,8 +98,8 @@ def arrival_table(metrics: dict[str, Any], task: str) -> Table:
     for q, (row, best) in enumerate(zip(profile, metrics["held_out_profile_minimum"], strict=True), start=1):
         if row is None:  # no held-out goal lies so far away
             continue
-        cells = [f"{100 * distance / start:.2f}" for distance in row]
-        cells[best - 1] = f"[bold]{cells[best - 1]}[/bold]"
+        cells = [Text(f"{100 * distance / start:.2f}") for distance in row]
+        cells[best - 1].stylize("bold")
         table.add_row(str(q), *cells)
     return table
 
@@ -161,3 +166,44 @@ def diagnosis_tables(imagined: ImaginedTables, executed: ClosedLoopTables | None
             shares = " ".join(f"{100 * value / max(rest, 1e-12):.1f}" for value, rest in zip(drift, still, strict=True))
             lines.append(f"imagined against real latents after each block, % of copying, {name}: {shares}")
     return [profile, depth, *lines]
+
+
+def demo_table(summaries: dict[str, list[MethodSummary]], title: str, search: str) -> Table:
+    """By task. Of a few trials only counts: their intervals would say little."""
+    table = Table(title=title)
+    for column in ("task", "method", "reached", "and held", "transitions per plan", "plan, ms"):
+        table.add_column(column, justify="left" if column in ("task", "method") else "right")
+    for name, methods in summaries.items():
+        for s in methods:
+            shown = "LePlanner" if s.method == DEFAULT else METHODS.get(s.method).title_with(search)
+            reached, held = (f"{s.rates[metric].successes}/{s.rates[metric].trials}" for metric in ("any", "held"))
+            cost = (f"{s.transitions_per_plan:,.5g}", f"{s.plan_ms:.0f}")
+            table.add_row(get_task(name).title, shown, reached, held, *cost)
+        table.add_section()
+    return table
+
+
+def zoo_table(bundles: dict[str, dict[str, Any]]) -> Table:
+    """Shipped evaluations by task, with the size of each bundle in bytes."""
+    table = Table(title="success on nontrivial held-out trials, %, with 95 % intervals")
+    for column in ("load by", "method", "replans", "trials", "any time", "held 5", "MB", "manifest"):
+        table.add_column(column, justify="left" if column in ("load by", "method") else "right")
+    for name, bundle in bundles.items():
+        for row in bundle["methods"]:
+            if row["method"] not in methods_of("ours"):
+                continue
+            rates = (show_rate(row["rates"][metric]) for metric in ("any", "held"))
+            blocks = f"{row['replan']} block{'s' if row['replan'] > 1 else ''}"
+            rest = (f"{bundle['bytes'] / 1e6:.1f}", bundle["manifest"][:12])
+            title = METHODS.get(row["method"]).title
+            table.add_row(f'lp.load("{name}")', title, blocks, str(row["trials"]), *rates, *rest)
+    return table
+
+
+def probe_table(report: ProbeReport, task: str) -> Table:
+    table = Table(title=f"{task}: {report.held_out_rows} held-out frames, probe fitted on {report.train_rows}")
+    for title in ("quantity", "RMSE", "spread", "share"):
+        table.add_column(title, justify="left" if title == "quantity" else "right")
+    for name, error in report.rmse.items():
+        table.add_row(name, f"{error:.4g}", f"{report.std[name]:.4g}", f"{error / report.std[name]:.1%}")
+    return table

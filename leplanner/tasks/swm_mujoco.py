@@ -32,6 +32,8 @@ def with_rendering(make: Callable[[], Made]) -> Made:
     """MuJoCo loads GL on import: what is missing then is explained."""
     try:
         return make()
+    except ModuleNotFoundError as error:
+        raise ImportError(f"{error}. Install it with: pip install 'leplanner[sim]'") from error
     except (ImportError, AttributeError, OSError) as error:
         raise rendering_failed(error) from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..artifacts import fetch_folder
+from ..core.registry import match_name
 
 FOLDER = Path(__file__).parent
 CONTENTS = ("*.json", "*.safetensors", "README.md")  # weights, card, trials and results
@@ -23,7 +24,7 @@ def find_bundle(source: str | Path, revision: str | None = None) -> Path:
     try:
         return fetch_folder(source, CONTENTS, revision)
     except ValueError as error:
-        raise ValueError(
-            f"No bundle {source}: {error} Shipped bundles: {', '.join(shipped()) or 'none'}; make "
-            "one with: leplanner run TASK"
-        ) from error
+        try:
+            return shipped()[match_name("shipped bundle", str(source), shipped())]
+        except ValueError as unknown:
+            raise ValueError(f"No bundle {source}: {error} {unknown} Make one with: leplanner run TASK") from error

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import json
 import re
 import shlex
+import subprocess
+import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-import tyro
 
-from leplanner.cli.main import main, verbs
-from leplanner.cli.options import preselect
+from leplanner.bench import installation
+from leplanner.bench.installation import examine
+from leplanner.cli import demo
+from leplanner.cli import main as main_module
+from leplanner.cli.main import GROUPS, VERBS, describe, load_verb, main
 from leplanner.data.cache import open_cache
-from leplanner.pipeline.paths import RunPaths
+from leplanner.density.mixture import load_density
+from leplanner.evaluation import runner
+from leplanner.pipeline.paths import DEMO, RunPaths
 from leplanner.planner.planner import load_bundle
 from leplanner.tasks import TASKS
 from leplanner.worlds import load_world
@@ -25,52 +30,107 @@ from leplanner.zoo import shipped
 README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
-def all_verbs() -> list[list[str]]:
-    names = []
-    for name, verb in verbs().items():
-        names += [[name, inner] for inner in verb] if isinstance(verb, dict) else [[name]]
-    return names
-
-
-def find_verb(words: list[str]) -> tuple[Any, list[str]]:
-    """The verb that a command names, and the rest of the command."""
-    verb, rest = verbs()[words[0]], words[1:]
-    return (verb[rest[0]], rest[1:]) if isinstance(verb, dict) else (verb, rest)
-
-
 def parse(command: str) -> Any:
     """The options of a command, parsed as `main` parses them; a mistake raises. Nothing is run."""
-    verb, words = find_verb(shlex.split(command))
-    if not dataclasses.is_dataclass(verb):
-        return tyro.cli(functools.wraps(verb)(lambda **options: options), args=words)
-    default = verb.default(preselect(words), words)
-    config = (tyro.conf.OmitSubcommandPrefixes, tyro.conf.AvoidSubcommands)
-    return tyro.cli(type(default), args=words, default=default, config=config)
+    words = shlex.split(command)
+    count = 2 if " ".join(words[:2]) in VERBS else 1
+    return main_module.parse(" ".join(words[:count]), words[count:])
 
 
-@pytest.mark.parametrize("words", all_verbs(), ids=" ".join)
-def test_every_verb_explains_itself_with_an_example(words, capsys):
+def flat(text: str) -> str:
+    """Without the boxes and line ends of a help text."""
+    return re.sub(r"[\s│]+", " ", text)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself_with_an_example(verb, capsys):
     with pytest.raises(SystemExit) as stop:
-        main([*words, "--help"])
+        main([*verb.split(), "--help"])
     assert stop.value.code == 0
-    shown = capsys.readouterr().out
-    assert "Example: leplanner " + " ".join(words) in re.sub(r"[\s│]+", " ", shown)
+    shown = flat(capsys.readouterr().out)
+    assert f"Example: leplanner {verb}" in shown
+    assert "print one JSON object" in shown or verb == "play"  # every other verb makes or measures something
+    assert not re.search(r"default: (MISSING|the (scale|preset)'s)", shown)
 
 
-def test_help_lists_every_verb(capsys):
-    assert main(["--help"]) == 0
-    shown = capsys.readouterr().out
-    assert all(" ".join(words) in shown for words in all_verbs())
+def test_help_lists_every_verb_in_its_group(capsys):
+    for words in ([], ["--help"]):
+        assert main(words) == 0
+        shown = capsys.readouterr().out
+        assert [line for line in shown.split("\n") if line.strip() in GROUPS and not line.startswith(" ")]
+        assert all(f"  {verb} " in shown for verb in VERBS)
     assert main(["world"]) == 0
+    shown = capsys.readouterr().out
+    assert "world finetune" in shown
+    assert "evaluate" not in shown
+
+
+def test_help_shows_the_docstrings_without_importing_torch():
+    for verb in VERBS:
+        assert " ".join(load_verb(verb).__doc__.split("\n\n")[0].split()) == describe(verb)
+    code = (
+        "import sys; from leplanner.cli.main import main; main(['--help']); "
+        "print(sorted({'torch', 'numpy', 'tyro'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_defaults_in_help_are_the_chosen_presets(capsys):
+    for words, expected in (("bench world cube", 64), ("bench world --scale tiny", 32), ("ablate pusht", 4500)):
+        with pytest.raises(SystemExit):
+            main([*words.split(), "--help"])
+        option = "--steps INT" if "ablate" in words else "--batch INT"
+        assert re.search(rf"{option} [^-]*\(default: {expected}\)", flat(capsys.readouterr().out)), words
+    with pytest.raises(SystemExit):
+        main(["train", "PushT", "--scale", "paper", "--help"])
+    shown = flat(capsys.readouterr().out)
+    assert "Defaults shown are of PushT at paper scale, paper recipe." in shown
+    assert "how it is trained (default: paper)" in shown
 
 
 def test_mistakes_get_an_answer(capsys, tmp_path):
-    assert main(["plan"]) == 2
-    assert "no verb 'plan'" in capsys.readouterr().err
+    assert main(["evalute"]) == 2
+    assert "Unknown verb 'evalute'. Did you mean 'evaluate'? Known: demo, " in capsys.readouterr().err
+    assert main(["world", "trian"]) == 2
+    assert "Unknown world verb 'trian'. Did you mean 'train'?" in capsys.readouterr().err
     assert main(["world", "probe", str(tmp_path)]) == 1
     assert "config.json" in capsys.readouterr().err
     assert main(["evaluate", "tworoom", "--draws", "4..3", "--out", str(tmp_path)]) == 1
     assert "the first not after the last" in re.sub(r"\s+", " ", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["--protocol", "held-out"], "Unknown protocol 'held-out'. Did you mean 'heldout'?"),
+        (["--methods", "cen"], "Unknown method 'cen'. Did you mean 'cem'?"),
+        (["--methods", "leplanner", "--reference", "leplaner"], "Did you mean 'leplanner'?"),
+        (["--history", "reel"], "Unknown history 'reel'. Did you mean 'real'?"),
+        (["--bundle", "tworom"], "Did you mean 'tworoom'?"),
+    ],
+)
+def test_what_is_nearly_right_is_suggested(words, answer, capsys, tmp_path):
+    assert main(["evaluate", "TwoRoom", "--out", str(tmp_path), *words]) == 1
+    assert answer in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_verbs_and_options(shell, monkeypatch, capsys):
+    chosen = {verb: VERBS[verb] for verb in ("world train", "world probe", "evaluate", "zoo")}
+    monkeypatch.setattr("leplanner.cli.completion.VERBS", chosen)
+    assert main(["--print-completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert all(word in script for word in ("evaluate", "--trials", "--grounding", "pusht", "--json"))
+    assert main(["--print-completion", "powershell"]) == 2
+    assert "Known: bash, zsh, fish" in capsys.readouterr().err
+    if shell == "bash":
+        typed = "\n".join(
+            f"COMP_WORDS=({words}); COMP_CWORD={count}; _leplanner; echo ${{COMPREPLY[*]}}"
+            for words, count in (("leplanner ev", 1), ("leplanner world ''", 2), ("leplanner evaluate pusht --tri", 3))
+        )
+        done = subprocess.run(["bash", "-c", f"{script}\n{typed}"], capture_output=True, text=True, check=True)
+        assert done.stdout.splitlines() == ["evaluate", "train probe", "--trials"]
 
 
 def test_a_planner_is_the_default_bundle_once_it_is_whole(monkeypatch, tmp_path):
@@ -91,9 +151,9 @@ def test_readme_commands_parse():
         parse(command)
 
 
-@pytest.mark.parametrize("words", all_verbs(), ids=" ".join)
-def test_the_examples_of_every_verb_parse(words):
-    examples = re.findall(r"Example: leplanner (.+)", find_verb(words)[0].__doc__)
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_examples_of_every_verb_parse(verb):
+    examples = re.findall(r"Example: leplanner (.+)", load_verb(verb).__doc__)
     assert examples
     for example in examples:
         parse(example)
@@ -147,24 +207,32 @@ def test_an_unknown_choice_is_answered_with_the_known_ones(words, answer, capsys
 def test_the_pipeline_of_the_readme(tmp_path, monkeypatch, capsys):
     """Every stage from collecting to evaluating, at tiny scale."""
     monkeypatch.chdir(tmp_path)
-    assert main(["collect", "tworoom", "--scale", "tiny", "--episodes", "24", "--steps", "40", "--workers", "1"]) == 0
-    assert main(["world", "train", "tworoom", "--scale", "tiny", "--steps", "30"]) == 0
-    capsys.readouterr()
-    assert main(["world", "probe", "runs/tworoom/world", "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
-    assert set(report["rmse"]) == {"agent_x", "agent_y"}
-    assert main(["cache", "tworoom"]) == 0
-    assert main(["world", "finetune", "tworoom", "--scale", "tiny", "--steps", "4"]) == 0
+
+    def made(*words: str) -> dict[str, Any]:
+        """The one JSON object on stdout."""
+        capsys.readouterr()
+        assert main([*words, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    data = made("collect", "tworoom", "--scale", "tiny", "--episodes", "24", "--steps", "40", "--workers", "1")
+    assert data == {"path": "runs/tworoom/data.h5", "episodes": 24, "steps": 40, "bytes": data["bytes"]}
+    trained = made("world", "train", "tworoom", "--scale", "tiny", "--steps", "30")
+    assert trained["digest"] == load_world("runs/tworoom/world").digest
+    assert trained["metrics"]["held_out_error"] > 0
+    assert set(made("world", "probe", "runs/tworoom/world")["rmse"]) == {"agent_x", "agent_y"}
+    assert made("cache", "tworoom")["latents"] == 24 * 9
+    assert made("world", "finetune", "tworoom", "--scale", "tiny", "--steps", "4")["path"] == "runs/tworoom/finetuned"
     finetuned = ["--world", "runs/tworoom/finetuned"]
     world = load_world("runs/tworoom/finetuned")
     cache = open_cache("runs/tworoom/latents", world.encoder_digest)
     assert cache.latents.shape == (24 * 9, 32)
-    assert main(["density", "tworoom", "--scale", "tiny", "--steps", "20", *finetuned]) == 0
+    density = made("density", "tworoom", "--scale", "tiny", "--steps", "20", *finetuned)
+    assert density["threshold"] == load_density("runs/tworoom/density").threshold
     assert main(["train", "tworoom", "--scale", "tiny", "--steps", "20", *finetuned]) == 0
     shown = capsys.readouterr().out
     assert "arrival by k" in shown
-    assert "c95" in shown
-    assert main(["baselines", "tworoom", "--scale", "tiny", "--steps", "20", "--methods", "gcidm", *finetuned]) == 0
+    learned = made("baselines", "tworoom", "--scale", "tiny", "--steps", "20", "--methods", "GCIDM", *finetuned)
+    assert list(learned["methods"]) == ["gcidm"]
     evaluation = [
         "--methods",
         "leplanner,gcidm,no-op",
@@ -219,14 +287,128 @@ def test_bench_train(capsys):
 def test_doctor(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert main(["doctor", "--tasks", "tworoom", "pusht", "--json"]) == 0
-    findings = {f["check"]: f for f in json.loads(capsys.readouterr().out)}
+    findings = {f["check"]: f for f in json.loads(capsys.readouterr().out)["findings"]}
     assert findings["task pusht"]["ok"]
     assert "moved" in findings["task pusht"]["detail"]
     assert main(["doctor", "--tasks", "walker"]) == 1
     assert "fails" in capsys.readouterr().out
 
 
+def test_doctor_prints_cures_with_their_extras(capsys, monkeypatch):
+    """Each whole on a line, to be copied, however narrow the terminal is."""
+
+    def version(package: str) -> str:
+        if package in ("mujoco", "jinja2", "h5py"):
+            raise installation.importlib.metadata.PackageNotFoundError(package)
+        return "1.0"
+
+    monkeypatch.setattr(installation.importlib.metadata, "version", version)
+    assert main(["doctor", "--tasks", "tworoom"]) == 1
+    shown = capsys.readouterr().out
+    for name, cure in (
+        ("h5py", "pip install leplanner"),
+        ("mujoco", "pip install 'leplanner[sim]'"),
+        ("jinja2", "pip install 'leplanner[report]'"),
+    ):
+        assert f"\n{name}:\n  {cure}\n" in shown
+
+
+def chained(*errors: Exception) -> Exception:
+    """The first error, with the others as its causes."""
+    for error, cause in pairwise(errors):
+        error.__cause__ = cause
+    return errors[0]
+
+
+EXPLAINED = "This needs stable-worldmodel and its environments: pip install 'leplanner[sim]'"
+NO_RENDERING = "MuJoCo could not start rendering: apt-get install libegl1"
+MISSING, LIBRARY, BROKEN = (
+    r"pip install 'leplanner\[sim\]'$",
+    "apt-get install libegl1",
+    r"pip install 'leplanner\[sim\]' --force-reinstall",
+)
+
+
+@pytest.mark.parametrize(
+    ("errors", "cure"),
+    [
+        ([ImportError(EXPLAINED), ModuleNotFoundError("No module named 'OpenGX'", name="OpenGX")], MISSING),
+        ([ModuleNotFoundError("No module named 'no_pymunk'", name="no_pymunk.body")], MISSING),
+        ([RuntimeError(NO_RENDERING), OSError("libEGL.so.1: cannot open shared object file")], LIBRARY),
+        ([RuntimeError(NO_RENDERING), AttributeError("'NoneType' object has no attribute 'glGetError'")], LIBRARY),
+        ([ImportError("libGL.so.1: cannot open shared object file: No such file or directory")], LIBRARY),
+        ([ImportError(EXPLAINED), ImportError("cannot import name 'Space' from 'gymnasium'")], BROKEN),
+        ([ImportError(EXPLAINED), ModuleNotFoundError("No module named 'json.envs'", name="json.envs")], BROKEN),
+        ([TypeError("step() takes 1 argument")], BROKEN),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_doctor_blames_what_is_at_fault(errors, cure, monkeypatch):
+    def fail(task: Any) -> str:
+        raise chained(*errors)
+
+    monkeypatch.setattr(installation.platform, "system", lambda: "Linux")
+    monkeypatch.setattr(installation, "_try_task", fail)
+    (finding,) = (f for f in examine(["tworoom"]) if f.check == "task tworoom")
+    assert not finding.ok
+    assert re.match(cure, finding.cure)
+
+
 @pytest.mark.slow
 def test_doctor_tries_all_tasks(capsys):
     assert main(["doctor", "--json"]) == 0
-    assert all(finding["ok"] for finding in json.loads(capsys.readouterr().out))
+    assert json.loads(capsys.readouterr().out)["ok"]
+
+
+@pytest.mark.parametrize(
+    ("platform", "variables", "terminal", "expected"),
+    [
+        ("linux", {"DISPLAY": ":0"}, True, True),
+        ("linux", {"WAYLAND_DISPLAY": "wayland-0"}, True, True),
+        ("linux", {}, True, False),
+        ("linux", {"DISPLAY": ":0", "CI": "true"}, True, False),
+        ("linux", {"DISPLAY": ":0"}, False, False),
+        ("darwin", {}, True, True),
+        ("darwin", {"SSH_CONNECTION": "a b"}, True, False),
+    ],
+)
+def test_a_page_is_opened_only_in_front_of_somebody(platform, variables, terminal, expected, monkeypatch):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "CI", "SSH_CONNECTION"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(demo.sys, "platform", platform)
+    monkeypatch.setattr(demo, "console", type("Terminal", (), {"is_terminal": terminal}))
+    assert demo.has_display() == expected
+
+
+class InProcess:
+    concurrency = 1
+
+    def run(self, work, jobs):
+        yield from map(work, jobs)
+
+
+def test_the_demo_ends_with_a_page_in_the_working_folder(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(runner, "make_executor", InProcess)
+    monkeypatch.setattr(runner, "_worker", worker := {})
+    opened = []
+    monkeypatch.setattr(demo.webbrowser, "open", opened.append)
+    monkeypatch.setattr(demo, "has_display", lambda: True)
+    command = ["demo", "--tasks", "TwoRoom", "--trials", "1", "--samples", "20", "--rounds", "1"]
+    assert main(command) == 0
+    shown = capsys.readouterr().out
+    assert shown.strip().endswith(f"report: {DEMO / 'report.html'}")
+    assert "1/1" in shown
+    assert opened == [(tmp_path / DEMO / "report.html").as_uri()]
+    rows = (DEMO / "tworoom" / "rows.jsonl").read_bytes()
+    assert main([*command, "--json"]) == 0  # continues, which means that nothing is left to do
+    assert json.loads(capsys.readouterr().out)["report"] == str(DEMO / "report.html")
+    assert len(opened) == 1  # nobody looks at JSON
+    assert not parse("demo --no-open").open
+    assert (DEMO / "tworoom" / "rows.jsonl").read_bytes() == rows
+    assert main([*command, "--samples", "30"]) == 1
+    assert "20 x 1" in (answer := capsys.readouterr().err)
+    assert "Choose another --out, or delete that folder." in answer
+    worker["sim"].close()

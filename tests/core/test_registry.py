@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from leplanner.core import registry
-from leplanner.core.registry import Registry, load_object, load_plugins, plugins
+from leplanner.core.registry import Registry, load_object, load_plugins, match_name, plugins
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,25 @@ def test_an_unknown_name_lists_the_known_ones():
         things.register(Thing(name))
     with pytest.raises(ValueError, match=r"Unknown thing 'three'\. Known: one, two\."):
         things.get("three")
+
+
+@pytest.mark.parametrize("name", ["one", "ONE", "One"])
+def test_names_are_found_whatever_their_case(name):
+    things = Registry("thing")
+    one = things.register(Thing("one"))
+    assert things.get(name) is one
+    assert name in things
+    with pytest.raises(ValueError, match="There is a thing 'one' already"):
+        things.register(Thing("One", size=2))
+
+
+def test_a_name_that_is_nearly_known_is_suggested():
+    known = ("LePlanner", "cem", "no-op")
+    assert match_name("method", "NO-OP", known) == "no-op"
+    with pytest.raises(ValueError, match=r"Unknown method 'leplaner'\. Did you mean 'LePlanner'\? Known: LePl"):
+        match_name("method", "leplaner", known)
+    with pytest.raises(ValueError, match=r"Unknown method 'x'\. Known: none\."):
+        match_name("method", "x", ())
 
 
 def test_entry_points_are_loaded_once_and_only_when_a_name_is_missing(monkeypatch):

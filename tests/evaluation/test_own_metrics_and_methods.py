@@ -10,10 +10,8 @@ import pytest
 
 from leplanner.artifacts import folder_lock, read_json
 from leplanner.baselines.simple import NoOp
-from leplanner.cli import options
 from leplanner.cli.main import main
 from leplanner.control.methods import METHODS, Method
-from leplanner.evaluation import runner
 from leplanner.evaluation.manifest import draw_manifest, save_manifest
 from leplanner.evaluation.metrics import METRICS, Metric
 from leplanner.evaluation.runner import EvaluationConfig, evaluate, read_rows
@@ -26,25 +24,6 @@ from leplanner.report.tables import read_evaluation
 from leplanner.tasks import TASKS
 
 TWOROOM = TASKS["tworoom"]
-
-
-class InProcess:
-    """One job after another, here: it knows what this process registered."""
-
-    concurrency = 1
-
-    def run(self, work, jobs):
-        for job in jobs:
-            yield work(job)
-
-
-@pytest.fixture
-def in_process(monkeypatch):
-    monkeypatch.setattr(options, "make_executor", lambda workers: InProcess())
-    monkeypatch.setattr(runner, "_worker", worker := {})
-    yield InProcess()
-    if worker:
-        worker["sim"].close()
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +146,7 @@ def test_a_second_evaluation_to_the_same_folder_is_refused_and_the_first_is_whol
     """The second comes while the first has one of its rows."""
     refused = []
 
-    class Interrupted(InProcess):
+    class Interrupted(type(in_process)):
         def run(self, work, jobs):
             for number, row in enumerate(super().run(work, jobs)):
                 yield row

@@ -84,8 +84,11 @@ def test_it_solves_its_easy_trials(name, tmp_path):
 
 def test_names_that_are_no_bundle_are_explained(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="Shipped bundles: cube, pusht, reacher, tworoom; make one"):
+    with pytest.raises(ValueError, match=r"Known: cube, pusht, reacher, tworoom\. Make one with: leplanner run"):
         lp.load("walker")
+    with pytest.raises(ValueError, match="Did you mean 'pusht'"):
+        lp.load("pushtt")
+    assert lp.load("TwoRoom").world.spec.task == "tworoom"
     (tmp_path / "cube").mkdir()
     assert lp.load("cube").world.spec.task == "cube"  # the shipped one
     with pytest.raises(ValueError, match=r"no config\.json"):
@@ -101,7 +104,7 @@ def test_the_zoo_is_listed(capsys):
 @pytest.mark.slow
 def test_the_demo_records_every_task(tmp_path, capsys):
     assert main(["demo", "--trials", "1", "--samples", "20", "--rounds", "2", "--out", str(tmp_path)]) == 0
-    assert "videos:" in capsys.readouterr().out
+    assert f"report: {tmp_path / 'report.html'}" in capsys.readouterr().out
     page = (tmp_path / "report.html").read_text()
     videos = 2 * len(NAMES)  # of two methods
     assert page.count("data:image/webp") == 2 * videos  # each as an animation, and as frames to play one by one

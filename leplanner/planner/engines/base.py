@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ...core.dynamics import Dynamics, capability
 from ...core.problem import Plan, PlanProblem
-from ...core.registry import Registry
+from ...core.registry import Registry, match_name
 from ..model import LePlanner
 
 AUTO = "auto"
@@ -57,9 +57,8 @@ def engine_names() -> list[str]:
 
 def pick_engine(requested: str, dynamics: Dynamics, model: LePlanner) -> tuple[str, str]:
     """The engine to use, and why."""
+    requested = match_name("engine", requested, engine_names())
     if requested != AUTO:
-        if requested not in ENGINES:
-            raise ValueError(f"engine must be one of {', '.join(engine_names())}; got {requested!r}.")
         lacking = ENGINES.get(requested).missing(dynamics, model)
         if lacking:
             raise ValueError(f'engine="{requested}": {lacking}. Use engine="eager", or "auto".')
