@@ -43,23 +43,27 @@ class WorldCost:
 
 
 def main(task: str, trials: int = 6, data: Path | None = None, samples: int = 100, rounds: int = 10) -> dict[str, int]:
-    planner = lp.load(task)
-    spec, horizon = planner.world.spec, planner.model.config.horizon
-    if data is None:
-        config = CollectConfig(episodes=2 * trials, size=spec.frame_size, seed=1000)  # none that it was trained on
-        data = collect(lp.get_task(task), config, Path(f"runs/swap/{task}-{trials}.h5"))
-    arguments = evaluate_arguments(lp.get_task(task), lp.open_episodes(data, lp.get_task(task)), trials)
-    world = make_world(lp.get_task(task), trials, spec.frame_size, spec.visuals)
-    plan = swm.policy.PlanConfig(horizon=horizon, receding_horizon=1, action_block=spec.actions.block)
-
-    def policy(solver):
-        return swm.policy.WorldModelPolicy(solver=solver, config=plan, process=lp.Solver(planner).process)
+    planner, spec = lp.load(task), lp.get_task(task)
+    size, visuals = planner.world.spec.frame_size, planner.world.spec.visuals
+    if data is None:  # a few episodes that the planner was not trained on
+        data = Path(f"runs/swap/{task}-{trials}.h5")
+        collect(spec, CollectConfig(episodes=2 * trials, size=size, seed=1000), data)
+    arguments = evaluate_arguments(spec, lp.open_episodes(data, spec), trials)  # dataset, starts, goals, setters
+    world = make_world(spec, trials, size, visuals)  # swm.World, drawn as in training
 
     cem = make_swm_solver("CEMSolver", WorldCost(planner), num_samples=samples, n_steps=rounds, topk=samples // 10)
+    ours = lp.Solver(planner)  # <- the one line that changes
+
+    def policy(solver):
+        config = swm.policy.PlanConfig(
+            horizon=ours.horizon, receding_horizon=1, action_block=planner.model.actions.block
+        )
+        return swm.policy.WorldModelPolicy(solver=solver, config=config, process=ours.process)
+
     policies = {
         "random": swm.policy.RandomPolicy(seed=0),
         f"CEM {samples} x {rounds}": policy(cem),
-        "LePlanner": policy(lp.Solver(planner)),  # <- the one line that changes
+        "LePlanner": policy(ours),
     }
     reached = {}
     for name, acting in policies.items():

@@ -15,8 +15,10 @@ from ..data.episodes import Episodes, read_frames
 from ..tasks import Task
 from ..tasks.swm_cube import OPTIONS as CUBE_OPTIONS
 from ..tasks.swm_mujoco import MujocoCamera, Visuals
-from ..tasks.swm_runtime import import_swm
+from ..tasks.swm_runtime import import_swm, shrink
 from .manifest import default_budget
+
+Scene = Callable[[Any], tuple[Any, Any, int | str]]  # environment -> MuJoCo's model, data and camera
 
 
 def _call(method: str, /, *fixed: tuple[str, Any], **columns: str) -> dict[str, Any]:
@@ -32,7 +34,7 @@ class _Setup:
     columns: Mapping[str, slice]
     calls: tuple[dict[str, Any], ...]
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])  # of the environment
-    scene: Callable[[Any], tuple[Any, Any, int | str]] | None = None  # MuJoCo's model, data and camera
+    scene: Scene | None = None
 
 
 _POINT = _Setup(
@@ -63,13 +65,11 @@ _SETUPS = {
 def make_world(task: Task, count: int, size: int, visuals: Mapping[str, Any]) -> Any:
     """A `World` with an environment for each of `count` trials; its frames are those of our simulators."""
     setup = _setup(task)
-    draw = [] if setup.scene is None else [_drawn_with(setup.scene, Visuals.of(visuals), size)]
     return import_swm().World(
         task.env_id,
         num_envs=count,
         image_shape=(size, size),
-        image_resample="box",  # by averaging, as our simulators do
-        pre_wrappers=draw,
+        pre_wrappers=[_drawn_alike(setup.scene, visuals, size)],
         disable_env_checker=True,
         **setup.options,
     )
@@ -138,18 +138,21 @@ def _setup(task: Task) -> _Setup:
     return _SETUPS[task.name]
 
 
-def _drawn_with(scene: Callable[[Any], tuple[Any, Any, int | str]], visuals: Visuals, size: int) -> Callable[[Any], Any]:
-    """A wrapper for `World`: the environment draws with our camera, since shadows that a world never saw are no goal.
-    A reset may compile a new model, which needs a new camera."""
+def _drawn_alike(scene: Scene | None, visuals: Mapping[str, Any], size: int) -> Callable[[Any], Any]:
+    """A wrapper for `World`: the environment draws what our simulator draws, with the same shadows and the same way of
+    shrinking; a world knows no other frames."""
 
     def wrap(env: Any) -> Any:
-        raw, cameras, close_env = env.unwrapped, list[MujocoCamera](), env.unwrapped.close
+        raw, cameras = env.unwrapped, list[MujocoCamera]()
+        render_env, close_env = raw.render, raw.close
 
         def render(*_: Any, **__: Any) -> Array:
+            if scene is None:
+                return shrink(render_env(), size)
             model, data, place = scene(raw)
-            if not cameras or cameras[0].model is not model:
+            if not cameras or cameras[0].model is not model:  # a reset may have compiled another
                 close_cameras()
-                cameras.append(MujocoCamera(model, data, place, visuals))
+                cameras.append(MujocoCamera(model, data, place, Visuals.of(visuals)))
             return cameras[0].render(size)
 
         def close_cameras() -> None:

@@ -117,10 +117,12 @@ class PlanConfig:
 
 
 class MainPolicy:
-    """How the main branch (commit addbab4) calls a solver: `configure` by keywords; then, for the environments whose
-    actions are used up, tensors by name with a time axis, and `init_action`, what is left of the last plans. With
-    `history_len` above 1, `pixels` holds as many frames as the oldest of these environments has seen, a block apart, and
-    `action_history` the standardized blocks between; younger ones are padded in front with their first frame and zeros.
+    """How the main branch (commit addbab4) calls a solver.
+
+    `configure` has keywords. A call has tensors by name, with a time axis, of the environments whose actions are used
+    up, and `init_action`, what is left of their last plans. With `history_len` above 1, `pixels` holds as many frames
+    as the oldest of these environments has seen, a block apart, and `action_history` the standardized blocks between.
+    Younger environments are padded in front, with their first frame and with zeros.
     """
 
     def __init__(self, solver, config, process, n_envs):
@@ -247,7 +249,10 @@ def test_the_datasets_step_before_the_first_action_ends_no_episode(tiny_planner,
         config = PlanConfig(5, 1, action_block=BLOCK)
         solver.configure(action_space=SimpleNamespace(shape=(1, DIM)), n_envs=1, config=config)
         for number, step in enumerate((first, 5, 10)):
-            given = {"pixels": torch.from_numpy(frames[None, None, number]), "goal": torch.from_numpy(frames[None, -1:])}
+            given = {
+                "pixels": torch.from_numpy(frames[None, None, number]),
+                "goal": torch.from_numpy(frames[None, -1:]),
+            }
             given |= {"id": torch.tensor([[7]]), "step_idx": torch.tensor([[step]])}
             plan = solver(given)["actions"]
         plans.append(plan)
