@@ -17,7 +17,7 @@ from ..core.dynamics import Dynamics
 from ..core.problem import PlanProblem
 from ..planner.fast import fast_dynamics
 from ..planner.model import LePlanner
-from ..tasks.swm_runtime import import_swm
+from ..tasks.swm_runtime import make_swm_solver
 
 LEARNING_RATE = 0.1  # of the gradient solver's Adam
 
@@ -100,13 +100,12 @@ def _clip(blocks: Tensor, actions: ActionSpec) -> Tensor:
 
 
 def _make_solver(kind: str, cost: Any, budget: SearchBudget, elites: int) -> Any:
-    swm = import_swm()
-    common = {"model": cost, "batch_size": 1, "n_steps": budget.rounds}
-    sampling = common | {"num_samples": budget.samples, "topk": elites}
+    common = {"batch_size": 1, "n_steps": budget.rounds}
     if kind == "gradient":
         optimizer = {"optimizer_cls": torch.optim.Adam, "optimizer_kwargs": {"lr": LEARNING_RATE}}
-        return swm.solver.GradientSolver(**common, num_samples=1, **optimizer)
-    return {"cem": swm.solver.CEMSolver, "icem": swm.solver.ICEMSolver, "mppi": swm.solver.MPPISolver}[kind](**sampling)
+        return make_swm_solver("GradientSolver", cost, **common, num_samples=1, **optimizer)
+    name = {"cem": "CEMSolver", "icem": "ICEMSolver", "mppi": "MPPISolver"}[kind]
+    return make_swm_solver(name, cost, **common, num_samples=budget.samples, topk=elites)
 
 
 def _gymnasium() -> Any:

@@ -55,8 +55,8 @@ class ActionProcess:
 
 class Solver:
     """Frames in, standardized action blocks out. Keeps each environment's history itself: release 0.1.1 accepts
-    `history_len` and ignores it. Between two plans further apart than one block no frame is shown to a solver; what was
-    imagined stands in for it."""
+    `history_len` and ignores it. Between two plans further apart than one block no frame is shown to a solver, and what
+    was imagined stands in for it; unless the policy supplies a history, as the main branch does with `history_len`."""
 
     def __init__(self, planner: Planner, reuse: bool = True):
         """`reuse`: follow what remains of an environment's last plan where that is imagined to end nearer the goal than
@@ -109,6 +109,8 @@ class Solver:
         memories = [self._memory(info_dict, row) for row in range(len(now))]
         for row, memory in enumerate(memories):
             self._look(memory, now[row])
+        if "action_history" in info_dict:
+            self._recall(memories, info_dict["pixels"], torch.as_tensor(info_dict["action_history"]))
         context, past = zip(*(self._context(memory) for memory in memories), strict=True)
         problem = PlanProblem(torch.cat(context), torch.cat(past), goal)
         plan = self.planner.plan(problem)
@@ -124,7 +126,10 @@ class Solver:
             return _Memory()
         name, step = (int(np.ravel(info[key][row])[-1]) for key in ("id", "step_idx"))
         memory = self.memories.pop(name, None)
-        if memory is None or step <= memory.step:  # a new episode
+        # World.evaluate(dataset=...) shows the dataset's step first, then the environment's, which began at 0
+        planned_once = memory is not None and len(memory.latents) == 1
+        second = planned_once and step == self._config.receding_horizon * self._config.action_block
+        if memory is None or (step <= memory.step and not second):  # a new episode
             memory = _Memory()
         self.memories[name] = memory  # the last used stands last
         for old in list(self.memories)[: -4 * max(1, self._n_envs)]:  # episodes that are long over
@@ -142,6 +147,16 @@ class Solver:
         n = self.planner.model.context
         memory.latents = memory.latents[-n:]
         memory.blocks = memory.blocks[len(memory.blocks) - len(memory.latents) + 1 :]
+
+    def _recall(self, memories: list[_Memory], frames: Any, blocks: Tensor) -> None:
+        """Frames (B, n, ...) and the standardized blocks between them (B, n-1, A), as the policy recorded them. It pads
+        those of a younger episode in front; the step says how many are real."""
+        n = min(frames.shape[1], self.planner.model.context)
+        latents = torch.stack([self._encode(frames[:, place - n]) for place in range(n)], dim=1)
+        for row, memory in enumerate(memories):
+            real = min(n, memory.step // self._config.action_block + 1) if memory.step >= 0 else n
+            memory.latents = list(latents[row, n - real :])
+            memory.blocks = list(blocks[row, blocks.shape[1] - real + 1 :].to(latents))
 
     def _better(self, memories: list[_Memory], problem: PlanProblem, new: Plan) -> Plan:
         """Of every environment the new plan, or what remains of its last one; without one, the new

@@ -56,6 +56,14 @@ def import_swm(module: str = "stable_worldmodel") -> ModuleType:
             ) from error
 
 
+def make_swm_solver(name: str, cost: Any, **options: Any) -> Any:
+    """One of stable-worldmodel's solvers by its class name. Release 0.1.1 has them in `solver` and calls what they
+    search with `model`; the main branch has them in `planning.solver` and calls it `cost`."""
+    if hasattr(import_swm(), "solver"):
+        return getattr(import_swm("stable_worldmodel.solver"), name)(model=cost, **options)
+    return getattr(import_swm("stable_worldmodel.planning.solver"), name)(cost=cost, **options)
+
+
 def make_env(env_id: str, **options: Any):
     """The bare environment, without gymnasium's wrappers: the runner decides when an episode ends."""
     import_swm("stable_worldmodel.envs")

@@ -3,9 +3,6 @@ solver for stable-worldmodel."""
 
 from __future__ import annotations
 
-import runpy
-from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,12 +15,9 @@ from leplanner.control.policy import PlannerPolicy, Request
 from leplanner.core.problem import PlanProblem
 from leplanner.evaluation.capture import RecordingPolicy
 from leplanner.planner.engines import random_problem
-from leplanner.planner.planner import Planner, save_bundle
 from leplanner.tasks import TASKS
 from leplanner.tasks.swm_runtime import import_swm
-from leplanner.worlds.base import World, normalize
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
+from leplanner.worlds.base import normalize
 
 
 class Recorder:
@@ -324,16 +318,6 @@ def test_plans_do_not_depend_on_the_batch(tiny_planner):
     for row in (0, 17, 49):
         alone = PlanProblem(*(part[row : row + 1] for part in (problem.context, problem.past_blocks, problem.goal)))
         assert torch.allclose(tiny_planner.plan(alone).blocks[0], together[row], atol=1e-5)
-
-
-@pytest.mark.filterwarnings("ignore")  # gymnasium's, about swm's environments
-def test_the_example_of_the_swap(tiny_planner, tmp_path, monkeypatch, capsys):
-    """On PushT, whose environment shows a goal by itself; any planner with two action numbers will do to run it."""
-    spec = replace(tiny_planner.world.spec, task="pusht")
-    save_bundle(Planner(World(tiny_planner.world.model, spec), tiny_planner.model), tmp_path)
-    example = runpy.run_path(str(EXAMPLES / "swap_solver.py"))
-    example["main"](str(tmp_path), episodes=2)
-    assert "success_rate" in capsys.readouterr().out
 
 
 def test_a_recorded_trace_is_of_the_plan_that_was_decided_for(tiny_planner):
