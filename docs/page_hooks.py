@@ -15,8 +15,9 @@ GROUPS = {  # option groups are named for fields of the code; readers want to kn
     "choice options": "task and preset",
     "config options": "settings of this stage",
     "config.optim options": "optimization",
-    "on options": "device and logging",
-    "spread options": "processes",
+    "config.model options": "the density's network",
+    "compute options": "device and logging",
+    "workers options": "processes",
     "shape options": "the planner's network",
     "network options": "the world's network",
     "network.encoder options": "its encoder",
@@ -69,7 +70,7 @@ def section(command: str) -> str:
     parts = [f"## {command} {{ #{command.replace(' ', '-')} }}"]
     parts += [p for p in paragraphs if not p.startswith("Example: ")]
     parts.append("```sh\n" + "\n".join(examples) + "\n```")
-    return "\n\n".join([*parts, *(options(box) for box in boxes)])
+    return "\n\n".join([*parts, *filter(None, map(options, boxes))])
 
 
 def options(box: str) -> str:
@@ -80,7 +81,7 @@ def options(box: str) -> str:
     for line in re.findall(r"^│ (.*?) *│$", body, flags=re.M):
         if set(line) == {"─"}:
             lead, rows = [row[0] for row in rows], []  # what stood above the rule describes the group
-        elif not line.startswith(" "):
+        elif line and not line.startswith(" "):
             rows.append(re.split(r" {2,}", line, maxsplit=1))
         elif rows and line.strip():
             rows[-1].append(line.strip())

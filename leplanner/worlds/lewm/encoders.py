@@ -36,9 +36,10 @@ class KeypointConfig:
     channels: tuple[int, ...] = (32, 64)  # each halves the resolution
     extra_convolutions: int = 1  # at the final resolution
     keypoints: int = 32
-    # a new heat map is nearly flat, its center hardly moves with what it sees, and learning starts slowly
     sharpness: float = 6.0
+    """of new heat maps: the center of a flat one hardly moves with what it sees, and learning starts slowly"""
     width: int = 192
+    """numbers that the encoder returns"""
 
 
 class ViT(nn.Module):
