@@ -27,7 +27,7 @@ FILE = "projection.safetensors"
 EPISODES = 80  # of the task's behavior policy; a fifth of them is held out to measure with
 STEPS, EVERY = 100, 5  # an episode's actions, and those between two frames
 SEED = 90_000  # episodes that no dataset has
-STRENGTH = 1e-6  # of the ridge: latents have some directions in which the data hardly varies
+STRENGTH = 1e-4  # of the ridge: imagined latents leave the directions in which real ones hardly vary
 
 
 @dataclass(frozen=True)
