@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 import sys
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -15,11 +15,15 @@ import torch
 
 import leplanner as lp
 from leplanner.baselines.swm_search import SearchPolicy
+from leplanner.control.loaded import LoadedPlanner
 from leplanner.control.methods import SearchBudget
 from leplanner.evaluation.swm_world import evaluate_arguments, make_world
+from leplanner.pipeline.presets import get_preset
 from leplanner.planner.engines import random_problem
+from leplanner.planner.planner import planner_for
 from leplanner.tasks import TASKS
 from leplanner.tasks.swm_runtime import import_swm
+from leplanner.worlds.base import World
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "swap_solver.py"
 BLOCK, DIM = 5, 2
@@ -89,8 +93,7 @@ def test_swms_environments_start_where_the_data_was_and_draw_what_it_saw(name, s
     sim.set_state(start)
     sim.step(np.zeros(2, np.float32))
     off = np.abs(seen[1]["pixels"].astype(float) - sim.render(size)).mean()
-    moved = np.abs(frames[1].astype(float) - frames[0]).mean()
-    assert off < 0.1 * moved
+    assert off < 0.25  # of 255; PushT keeps contacts of its random reset, another way of shrinking is 2 off
 
 
 def test_trials_that_cannot_be_had_are_refused(tworoom):
@@ -224,14 +227,23 @@ def test_the_main_branch_executes_what_the_controller_executes(tiny_planner, fra
     assert ("action_history" in policy.given[-1]) == (history > 1)
 
 
-def test_a_history_that_the_policy_padded_is_read_as_far_as_it_is_real(tiny_planner, frames):
-    """The second environment starts again while the first goes on: both plan as if alone."""
+def test_a_history_that_the_policy_padded_is_read_as_far_as_it_is_real(tiny_world, frames, monkeypatch):
+    """The second environment starts again while the first goes on. The policy pads it with mean actions, which are the
+    zeros of standardized units; in training, contexts were padded with raw zeros."""
+    actions = replace(tiny_world.spec.actions, mean=(0.6, -0.5))
+    world = World(tiny_world.model, replace(tiny_world.spec, actions=actions))
+    planner = LoadedPlanner(world, planner_for(world, get_preset(TASKS["tworoom"], "tiny").planner))
+    problems, plan = [], planner.plan
+    monkeypatch.setattr(planner, "plan", lambda problem: problems.append(problem) or plan(problem))
     config = PlanConfig(5, 1, history_len=3, action_block=BLOCK)
-    executed, policy = drive(tiny_planner, frames, config, 30, offsets=[0, 40], resets=[(10, 1)])
-    shape = policy.given[2]["action_history"].shape
-    assert shape == (2, 2, 10)  # of an environment with three frames and of one with a single frame
-    np.testing.assert_allclose(executed[:, 0], controlled(tiny_planner, frames, 1, 30, 0), atol=1e-4)
-    np.testing.assert_allclose(executed[10:, 1], controlled(tiny_planner, frames, 1, 20, 40), atol=1e-4)
+    executed, policy = drive(planner, frames, config, 15, offsets=[0, 40], resets=[(10, 1)])
+    assert policy.given[2]["action_history"].shape == (2, 2, 10)  # of three frames, and of a single one
+    assert not policy.given[2]["action_history"][1].any()
+    done = torch.from_numpy(actions.blocks(executed[:10].swapaxes(0, 1)))
+    zero = torch.from_numpy(actions.zero_block()).expand(2, -1)
+    torch.testing.assert_close(problems[2].past_blocks, torch.stack([done[0], zero]), atol=1e-5, rtol=1e-5)
+    seen = planner.encode(frames[[0, 5, 10, 40, 40, 40]]).unflatten(0, (2, 3))
+    torch.testing.assert_close(problems[2].context, seen, atol=1e-5, rtol=1e-5)
 
 
 def test_a_supplied_history_needs_no_id(tiny_planner, frames):
