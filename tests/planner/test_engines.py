@@ -99,8 +99,9 @@ def test_what_an_engine_is_chosen_for():
     assert planner.engine_report().engine == "onnx"
     assert "CPU" in planner.engine_report().reason
     assert pick_engine("eager", planner.world, planner.model) == ("eager", "requested")
-    with pytest.raises(ValueError, match="auto, onnx, compiled, eager; got 'fast'"):
+    with pytest.raises(ValueError, match=r"Unknown engine 'fast'\. Known: auto, onnx, compiled, eager"):
         Planner(planner.world, planner.model, engine="fast")
+    assert Planner(planner.world, planner.model, engine="Eager").engine_report().engine == "eager"
 
 
 def test_a_world_that_offers_nothing_is_planned_in_by_the_plain_model():
