@@ -75,7 +75,7 @@ class PlayPage:
             player = gr.State(None)
             gr.HTML(INTRODUCTION)
             task = gr.Radio(list(self.sources), value=self.first, label="Task", elem_id="task")
-            with gr.Row(elem_id="buttons"):
+            with gr.Row(elem_id="buttons", visible=False) as buttons:  # until there is a scene to act on
                 start = gr.Button("Go", variant="primary", elem_id="go", min_width=120)
                 shove = gr.Button("Push", elem_id="push", min_width=120)
                 stop = gr.Button("Stop", elem_id="stop", min_width=120)
@@ -92,7 +92,7 @@ class PlayPage:
             _leave = lambda request: self.visitors.leave(request.session_hash)  # noqa: E731
             _leave.__annotations__["request"] = gr.Request
             quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}
-            everything = [player, stage, value, refinements, execute, opponent]
+            everything = [player, stage, value, refinements, execute, opponent, buttons]
             page.load(self._open, task, everything, **quiet)
             task.input(self._open, task, everything, **quiet)
             stage.click(_aim, [player, value], stage, **quiet)
@@ -118,6 +118,7 @@ class PlayPage:
             update(value=trained, label=f"K, refinements of a plan (trained with {trained})"),
             update(value=1, maximum=player.bundle.planner.model.config.horizon),
             False,
+            update(visible=True),
         )
 
     def launch(self, host: str = "127.0.0.1", port: int | None = None, browser: bool = True) -> str:

@@ -118,6 +118,8 @@ class Session:
                 for _ in range(self.bundle.planner.world.spec.actions.block):
                     lane.sim.step(rng.uniform(self.task.low, self.task.high).astype(np.float32))
                 lane.put(lane.sim.state())
+        if not self.started:
+            self.start = self.ours.sim.state()
 
     @property
     def far(self) -> str | None:
@@ -128,7 +130,7 @@ class Session:
         unit = self.task.error_unit
         return (
             f"This goal is {error:.3g} {unit} away; nine in ten of the goals that this controller was measured on are "
-            f"within {usual:.3g} {unit}, {AHEAD} actions ahead. It may not arrive."
+            f"within {usual:.3g} {unit}. It may not arrive."
         )
 
     def show(self) -> list[Shown]:

@@ -183,6 +183,14 @@ def test_settings_reach_the_controller(session):
         playing.prepare(execute=6)
 
 
+def test_a_shove_before_the_start_is_where_it_starts(session):
+    playing = session("tworoom", 5)
+    playing.push()
+    pushed = playing.ours.sim.state()
+    playing.prepare()
+    np.testing.assert_array_equal(playing.ours.sim.state(), pushed)
+
+
 def test_far_goals_are_told(session):
     playing = session("tworoom", 6)
     playing.start, playing.goal = np.array([30.0, 190.0]), np.array([190.0, 190.0])
