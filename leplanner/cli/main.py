@@ -15,10 +15,10 @@ from .. import __version__
 from ..core.registry import match_name
 from .progress import console, errors
 
-# where each verb is, as module:name of this folder: a function, or a dataclass of options with `run`, and with
-# `default` where defaults depend on other words. Imported when it is called: help does not wait for torch
+# where each verb is, as module:name of this folder: a dataclass of options with `run`, and with `default` where
+# defaults depend on other words. Imported when it is called: help does not wait for torch
 GROUPS = {
-    "Look": {"demo": "demo:Demo", "play": "play:play", "zoo": "zoo:Zoo", "doctor": "doctor:Doctor"},
+    "Look": {"demo": "demo:Demo", "play": "play:Play", "zoo": "zoo:Zoo", "doctor": "doctor:Doctor"},
     "Make": {
         "run": "run:Run",
         "collect": "stages:Collect",
@@ -56,7 +56,7 @@ def describe(verb: str) -> str:
     """The first paragraph of its docstring, read without importing it."""
     module, _, name = VERBS[verb].partition(":")
     tree = ast.parse((Path(__file__).parent / f"{module}.py").read_text(encoding="utf-8"))
-    (node,) = (n for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef) and n.name == name)
+    (node,) = (n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == name)
     return _paragraphs(ast.get_docstring(node))[0]
 
 
@@ -96,7 +96,7 @@ def _find_verb(words: list[str]) -> tuple[str | None, list[str]]:
 
 
 def parse(verb: str, words: list[str]) -> Any:
-    """The options of a verb that is a dataclass; what a function returns."""
+    """The options of a verb."""
     import tyro
 
     from .options import asks_for_help
@@ -132,9 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
     if verb is None:
         return 0
     try:
-        result = parse(verb, rest)
-        if hasattr(result, "run"):
-            result = result.run()
+        result = parse(verb, rest).run()
     except (ValueError, ImportError, FloatingPointError, RuntimeError, OSError) as error:
         if isinstance(error, RuntimeError) and not str(error).startswith("MuJoCo"):
             raise  # ours to mend, so show where
