@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -66,6 +68,21 @@ def tiny_cache(tiny_world, tworoom, tmp_path_factory):
 def tiny_planner(tiny_world):
     torch.manual_seed(0)
     return LoadedPlanner(tiny_world, planner_for(tiny_world, get_preset(TASKS["tworoom"], "tiny").planner))
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real one, without a window."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    chromium = next((path for name in names if (path := shutil.which(name))), None)
+    if chromium is None:
+        pytest.skip("no Chromium here: sh scripts/browser.sh")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield launched
+        launched.close()
 
 
 @pytest.fixture(scope="module")

@@ -52,20 +52,6 @@ def serve():
 
 
 @pytest.fixture(scope="module")
-def browser():
-    names = ("chromium", "chromium-browser", "google-chrome")
-    chromium = next((path for name in names if (path := shutil.which(name))), None)
-    if chromium is None:
-        pytest.skip("no Chromium here: sh scripts/browser.sh")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield launched
-        launched.close()
-
-
-@pytest.fixture(scope="module")
 def opened(browser, serve):
     """The page once its planner is loaded, what its console said, and the requests it made."""
     if not (SOURCE / "built" / "facts.json").exists():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,11 +16,8 @@ import pytest
 from leplanner.cli.main import main
 from leplanner.play.app import import_gradio
 
-CHROMIUM = next((p for name in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(name))), None)
 WAIT_MS = 120_000  # a busy machine is slow
 needs_gradio = pytest.mark.skipif(importlib.util.find_spec("gradio") is None, reason="needs gradio: leplanner[play]")
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: sudo apt-get install chromium")
-
 
 VERB = [sys.executable, "-m", "leplanner", "play"]  # apart: gradio leaves sockets and event loops to the collector
 
@@ -50,53 +46,48 @@ def number(tab, name: str) -> float:
 
 
 @needs_gradio
-@needs_browser
-def test_a_person_sets_a_goal_and_the_controller_arrives(address):
-    from playwright.sync_api import sync_playwright
-
+def test_a_person_sets_a_goal_and_the_controller_arrives(browser, address):
     assert address.startswith("http://127.0.0.1:")
     complaints, hosts = [], set()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        tab = browser.new_page(viewport={"width": 1280, "height": 1000})
-        tab.set_default_timeout(WAIT_MS)
-        tab.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-        tab.on("pageerror", lambda error: complaints.append(str(error)))
-        tab.on("request", lambda r: None if r.url.startswith(("data:", "blob:")) else hosts.add(r.url.split("/")[2]))
-        tab.goto(address)
-        tab.wait_for_selector("img.scene")
-        scene, goal = tab.locator("img.scene").first, tab.locator(".goal img")
+    tab = browser.new_page(viewport={"width": 1280, "height": 1000})
+    tab.set_default_timeout(WAIT_MS)
+    tab.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    tab.on("pageerror", lambda error: complaints.append(str(error)))
+    tab.on("request", lambda r: None if r.url.startswith(("data:", "blob:")) else hosts.add(r.url.split("/")[2]))
+    tab.goto(address)
+    tab.wait_for_selector("img.scene")
+    scene, goal = tab.locator("img.scene").first, tab.locator(".goal img")
 
-        def click(x: float, y: float) -> None:
-            box = scene.bounding_box()
-            assert box is not None
-            tab.mouse.click(box["x"] + x * box["width"], box["y"] + y * box["height"])
+    def click(x: float, y: float) -> None:
+        box = scene.bounding_box()
+        assert box is not None
+        tab.mouse.click(box["x"] + x * box["width"], box["y"] + y * box["height"])
 
-        click(0.5, 0.8)
-        tab.wait_for_function("document.querySelector('.note').textContent.includes('wall is there')")
-        shown = goal.get_attribute("src")
-        click(0.25, 0.6)
-        tab.wait_for_function("was => document.querySelector('.goal img').src !== was", arg=shown)
-        shown = goal.get_attribute("src")
-        click(0.75, 0.3)  # whatever the first scene was, one of the two is not reached yet
-        tab.wait_for_function("was => document.querySelector('.goal img').src !== was", arg=shown)
-        far = number(tab, "distance")
-        assert number(tab, "step") == 0
-        tab.locator("#go").click()
-        tab.wait_for_selector("[data-status=held]")
-        assert number(tab, "step") > 0
-        assert number(tab, "distance") < max(far, 16.0)
-        assert number(tab, "ms") > 0
-        assert number(tab, "transitions") in (20, 25)
-        step = number(tab, "step")
-        tab.locator("#push").click()
-        tab.wait_for_function("was => +document.querySelector('[data-number=step]').textContent > was + 8", arg=step)
-        tab.wait_for_selector("[data-status=held]")
-        tab.locator("#stop").click()
-        tab.locator("#task label", has_text="Reacher").click()
-        tab.wait_for_function("document.querySelector('.goal p').textContent.includes('fingertip')")
-        assert number(tab, "step") == 0
-        browser.close()
+    click(0.5, 0.8)
+    tab.wait_for_function("document.querySelector('.note').textContent.includes('wall is there')")
+    shown = goal.get_attribute("src")
+    click(0.25, 0.6)
+    tab.wait_for_function("was => document.querySelector('.goal img').src !== was", arg=shown)
+    shown = goal.get_attribute("src")
+    click(0.75, 0.3)  # whatever the first scene was, one of the two is not reached yet
+    tab.wait_for_function("was => document.querySelector('.goal img').src !== was", arg=shown)
+    far = number(tab, "distance")
+    assert number(tab, "step") == 0
+    tab.locator("#go").click()
+    tab.wait_for_selector("[data-status=held]")
+    assert number(tab, "step") > 0
+    assert number(tab, "distance") < max(far, 16.0)
+    assert number(tab, "ms") > 0
+    assert number(tab, "transitions") in (20, 25)
+    step = number(tab, "step")
+    tab.locator("#push").click()
+    tab.wait_for_function("was => +document.querySelector('[data-number=step]').textContent > was + 8", arg=step)
+    tab.wait_for_selector("[data-status=held]")
+    tab.locator("#stop").click()
+    tab.locator("#task label", has_text="Reacher").click()
+    tab.wait_for_function("document.querySelector('.goal p').textContent.includes('fingertip')")
+    assert number(tab, "step") == 0
+    tab.close()
     assert complaints == []
     assert hosts == {address.split("/")[2]}  # nothing from elsewhere
 

@@ -22,21 +22,6 @@ COLORS = """canvas => { const d = canvas.getContext('2d').getImageData(0, 0, can
 
 
 @pytest.fixture(scope="module")
-def browser():
-    chromium = next(
-        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-    )
-    if chromium is None:
-        pytest.skip("no Chromium here: sh scripts/browser.sh")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield launched
-        launched.close()
-
-
-@pytest.fixture(scope="module")
 def page_file(evaluated, tmp_path_factory):
     """An evaluation with videos and few trials, and a shipped one with many trials and a search."""
     base = tmp_path_factory.mktemp("page")
