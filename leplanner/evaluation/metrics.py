@@ -24,6 +24,7 @@ class Metric:
     title: str
     kind: Literal["rate", "value"]
     compute: Callable[[Task, np.ndarray, np.ndarray], Any]  # (task, states (T+1, S), goal (S,))
+    about: str = ""  # a sentence for readers of a report
     in_task_units: bool = False  # a value in the unit of the task's error
 
     def title_in(self, unit: str) -> str:
@@ -53,26 +54,47 @@ def _first(task: Task, states: np.ndarray, goal: np.ndarray) -> int | None:
 
 
 for metric in (
-    Metric("any", "any time", "rate", lambda task, states, goal: bool(_reached(task, states, goal).any())),
-    Metric("final", "final", "rate", lambda task, states, goal: bool(_reached(task, states, goal)[-1])),
+    Metric(
+        "any",
+        "any time",
+        "rate",
+        lambda task, states, goal: bool(_reached(task, states, goal).any()),
+        "The goal is reached at some step of the trial.",
+    ),
+    Metric(
+        "final",
+        "final",
+        "rate",
+        lambda task, states, goal: bool(_reached(task, states, goal)[-1]),
+        "The goal is reached at the last step.",
+    ),
     Metric(
         "held",
         f"held {HOLD_STEPS} steps",
         "rate",
         lambda task, states, goal: bool(_reached(task, states, goal)[-HOLD_STEPS:].all()),
+        f"The goal is reached at each of the last {HOLD_STEPS} steps.",
     ),
     Metric(
         "strict",
         "strict",
         "rate",
         lambda task, states, goal: bool(task.strict(states, goal)) if task.strict else None,
+        "A stricter test, where the task has one.",
     ),
-    Metric("first_success", "first success, step", "value", _first),
+    Metric(
+        "first_success",
+        "first success, step",
+        "value",
+        _first,
+        "Median over the trials that reached the goal.",
+    ),
     Metric(
         "final_error",
         "final error",
         "value",
         lambda task, states, goal: float(task.error(states[-1], goal)),
+        "Distance to the goal at the last step, median.",
         in_task_units=True,
     ),
 ):

@@ -8,21 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..control.methods import DEFAULT, METHODS, Role, methods_of
-from ..evaluation.metrics import HEADLINE, HOLD_STEPS
+from ..evaluation.metrics import HEADLINE
 from ..tasks import get_task
-from .figures import HELD
 from .tables import Evaluation, MethodRow
 
 FEW = 20  # trials below which counts are shown: an interval would span half the scale
 CONTENDERS: dict[Role, str] = {"search": "the strongest search", "learned": "the strongest learned policy"}
-GLOSSARY = {  # what a reader has to know about a metric, by its name
-    HEADLINE: "The goal is reached at some step of the trial.",
-    "final": "The goal is reached at the last step.",
-    HELD: f"The goal is reached at each of the last {HOLD_STEPS} steps.",
-    "strict": "A stricter test, where the task has one.",
-    "first_success": "Median over the trials that reached the goal.",
-    "final_error": "Distance to the goal at the last step, median.",
-}
 
 
 @dataclass(frozen=True)

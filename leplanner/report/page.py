@@ -10,14 +10,14 @@ from typing import Any
 
 from ..artifacts import atomic_path
 from ..control.methods import METHODS, REQUIREMENTS, capability_table, methods_of
-from ..evaluation.metrics import HEADLINE
+from ..evaluation.metrics import HEADLINE, METRICS
 from ..evaluation.videos import Video, load_video
 from ..tasks import get_task
 from . import figures, findings, picture_figures
 from .browser import OUTCOMES, browsable
 from .figure_sections import Drawn, reach_section, read_section, to_pictures
 from .pictures import FRAME_MS
-from .tables import Evaluation, counted_trials, find_video, metric_title, read_evaluation
+from .tables import Evaluation, counted_trials, find_video, read_evaluation
 
 STRIPS = 4  # videos of ours that are also laid out as strips
 MARKS = {"yes": "✓", "no": "✗", "partly": "◐"}
@@ -116,7 +116,7 @@ def _task_section(evaluation: Evaluation) -> dict[str, Any]:
 def _glossary(evaluations: list[Evaluation]) -> dict[str, str]:
     """The words of the tables, in the order in which they appear; nothing that was not measured."""
     measured = {name for evaluation in evaluations for name in evaluation.metrics}
-    words = {metric_title(name): text for name, text in findings.GLOSSARY.items() if name in measured}
+    words = {m.title: m.about for m in METRICS.values() if m.name in measured and m.about}
     if any(row.replan for evaluation in evaluations for row in evaluation.methods):
         words["m"] = "Blocks of actions that are executed before planning again."
     if any(row.costs["transitions"] for evaluation in evaluations for row in evaluation.methods):
