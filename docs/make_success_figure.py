@@ -46,7 +46,7 @@ def rates(name: str, methods: tuple[str, ...], replan: tuple[int, ...], search: 
 
 def decision_ms(planner: lp.LoadedPlanner, method: str, search: SearchBudget, budget: int) -> float:
     policy = METHODS.get(method).make(MethodInputs(planner, budget, None, search))(None)
-    latency = measure_latency(policy, planner, random_problem(planner.model), least=0)
+    latency = measure_latency(policy, planner, random_problem(planner.model))
     return latency.encode_ms + latency.plan_ms
 
 
@@ -72,23 +72,21 @@ def draw(table: dict[str, Any]) -> None:
     style = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "leplanner"}
     with mpl.rc_context(style):
         figure = Figure(figsize=(8.4, 2.7), layout="constrained")
-        panels = figure.subplots(1, len(table["tasks"]), sharey=True)
-        for axes, (name, points) in zip(panels, table["tasks"].items(), strict=True):
+        panels = figure.subplots(1, len(TASKS), sharey=True)
+        for axes, name in zip(panels, TASKS, strict=True):
+            points = table["tasks"][name]
             by_method = {method: [p for p in points if p["method"] == method] for method in (SEARCH, OURS, FLOOR)}
-            for method, style in ((SEARCH, "o-"), (OURS, "D")):
+            for method, marker in ((SEARCH, "o-"), (OURS, "D")):
                 shown, color = by_method[method], METHODS.get(method).color
                 value, ms = [100 * p["success"]["value"] for p in shown], [p["ms"] for p in shown]
                 bars = [
                     [100 * abs(p["success"][end] - p["success"]["value"]) for p in shown] for end in ("low", "high")
                 ]
-                axes.errorbar(ms, value, yerr=bars, fmt=style, ms=5, lw=1, elinewidth=1, color=color)
-                for p in shown:
-                    below = method == SEARCH
-                    place = (0, -13) if below else (6, 1 if p["m"] == 1 else -10)
-                    spot = {"xytext": place, "textcoords": "offset points", "fontsize": 7.5, "color": color}
-                    axes.annotate(
-                        p["label"], (p["ms"], 100 * p["success"]["value"]), ha="center" if below else "left", **spot
-                    )
+                axes.errorbar(ms, value, yerr=bars, fmt=marker, ms=5, lw=1, elinewidth=1, color=color)
+            highest_first = sorted(by_method[OURS], key=lambda p: -p["success"]["value"])
+            for p, lift in zip(highest_first, (2, -9), strict=True):  # the two are close
+                spot = {"xytext": (7, lift), "textcoords": "offset points", "fontsize": 8}
+                axes.annotate(p["label"], (p["ms"], 100 * p["success"]["value"]), **spot)
             floor = max(100 * p["success"]["value"] for p in by_method[FLOOR])
             axes.axhline(floor, color="#888888", lw=0.8, ls=":")
             axes.set_xscale("log")
@@ -98,7 +96,13 @@ def draw(table: dict[str, Any]) -> None:
             axes.set_xlabel("ms per decision")
         panels[0].set_ylabel("success, %")
         panels[0].plot([], [], "D", color=METHODS.get(OURS).color, label="LePlanner")
-        panels[0].plot([], [], "o-", color=METHODS.get(SEARCH).color, label="CEM, samples x rounds, m = 5")
+        panels[0].plot(
+            [],
+            [],
+            "o-",
+            color=METHODS.get(SEARCH).color,
+            label=f"CEM, m = 5, samples x rounds: {', '.join(map(str, BUDGETS))}",
+        )
         panels[0].plot([], [], ":", color="#888888", label="random actions")
         figure.legend(loc="outside lower center", ncols=3, frameon=False)
         figure.patch.set_facecolor("white")
