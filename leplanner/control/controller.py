@@ -70,6 +70,14 @@ class Controller:
         self.block = self.actions.block
         self.goal: Tensor | None = None
 
+    def __repr__(self) -> str:
+        if self.goal is None:
+            return f"<Controller by {self.policy.name}: no goal yet>"
+        return (
+            f"<Controller by {self.policy.name}: {self.batch} at step {self.step}, {self.decided} decisions, replans "
+            f"after {self.execute} blocks of {self.block} actions>"
+        )
+
     def reset(
         self,
         goal: Goal,

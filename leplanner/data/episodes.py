@@ -26,17 +26,23 @@ class Frames(Protocol):
 
 @dataclass(frozen=True)
 class Episodes:
-    frames: Frames = field(repr=False)  # (R, H, W, 3) uint8
-    actions: Array = field(repr=False)  # (R, steps_per_row, d_a) raw; NaN in an episode's last row
-    states: Array | None = field(repr=False)  # (R, S) physical state, for evaluation and probes only
-    starts: Array = field(repr=False)  # (E,) first row of each episode
-    lengths: Array = field(repr=False)  # (E,) rows of each episode
-    ids: Array = field(repr=False)  # (E,) what an episode is called; the split depends on it alone
+    frames: Frames  # (R, H, W, 3) uint8
+    actions: Array  # (R, steps_per_row, d_a) raw; NaN in an episode's last row
+    states: Array | None  # (R, S) physical state, for evaluation and probes only
+    starts: Array  # (E,) first row of each episode
+    lengths: Array  # (E,) rows of each episode
+    ids: Array  # (E,) what an episode is called; the split depends on it alone
     steps_per_row: int
     digest: str
-    meta: dict[str, Any] = field(repr=False, default_factory=dict)
+    meta: dict[str, Any] = field(default_factory=dict)
     # (E, 2) of on-policy episodes: the rows it started from and was steered to; -1 where the behavior policy acted
-    goal_rows: Array | None = field(repr=False, default=None)
+    goal_rows: Array | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"<Episodes: {len(self.starts)} of {self.rows} rows, {self.steps_per_row} actions of {self.action_dim} "
+            f"numbers a row; {self.digest[:12]}>"
+        )
 
     @property
     def action_dim(self) -> int:

@@ -179,6 +179,13 @@ class World:
         self.model: Any = model.eval().requires_grad_(False)
         self.spec = spec
 
+    def __repr__(self) -> str:
+        spec, count = self.spec, sum(p.numel() for p in self.model.parameters())
+        return (
+            f"<World {spec.family} for {spec.task}: frames of {spec.frame_size} px -> latents {spec.latent.shape}, "
+            f"context {spec.context}, blocks of {spec.actions.block} actions; {count / 1e6:.1f} M parameters>"
+        )
+
     @staticmethod
     def build(spec: WorldSpec) -> World:
         """With new weights, from torch's generator."""

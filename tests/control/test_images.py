@@ -9,6 +9,7 @@ from PIL import Image
 
 import leplanner as lp
 from leplanner.control.images import read_pictures
+from leplanner.planner.engines import random_problem
 
 
 @pytest.fixture
@@ -89,5 +90,14 @@ def test_more_blocks_than_a_plan_has_are_refused_when_the_controller_is_made(pic
         planner.controller(picture, execute=9)
 
 
-def test_a_loaded_planner_says_what_it_is():
-    assert "tworoom: lewm world" in repr(lp.load("tworoom", engine="eager"))
+def test_objects_say_what_they_are(picture, tworoom):
+    planner = lp.load("tworoom", engine="eager")
+    assert "tworoom: lewm world" in repr(planner)
+    assert "lewm for tworoom: frames of 64 px -> latents (128,)" in repr(planner.world)
+    controller = planner.controller(picture)
+    controller.act(picture)
+    assert "by leplanner-reuse: 1 at step 1, 1 decisions" in repr(controller)
+    problem = random_problem(planner.model, batch=2)
+    assert repr(problem) == "PlanProblem(context=(2, 3, 128), past_blocks=(2, 2, 10), goal=(2, 128))"
+    assert repr(planner.plan(problem)) == "Plan(blocks=(2, 5, 10), latents=(2, 5, 128), distances=(2, 5))"
+    assert "20 of 180 rows, 5 actions of 2 numbers a row" in repr(tworoom)
