@@ -4,6 +4,8 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 PAGE := docs/browser/built/facts.json
+# a process a core, each with one thread; the tests of a file stay together and share what they set up
+TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
 
 .PHONY: install system browser test test-slow demo check docs format hooks clean
 
@@ -30,7 +32,7 @@ $(PAGE): $(STAMP) scripts/browser_page.py leplanner/planner/export.py leplanner/
 	$(BIN)/python scripts/browser_page.py
 
 test: install system browser $(PAGE)
-	$(BIN)/python -m pytest -m "not slow"
+	$(TESTS)
 
 test-slow: install system
 	$(BIN)/python -m pytest -m slow
@@ -42,7 +44,7 @@ check: install system browser docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
-	$(BIN)/python -m pytest -m "not slow"
+	$(TESTS)
 
 docs: install $(PAGE)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site

@@ -209,8 +209,10 @@ def test_an_old_runtime_is_not_used(monkeypatch):
     assert "onnxruntime 1.22.1 is too old, 1.23 is needed" in reason
 
 
-def test_every_process_exports_the_same_bytes(exported, tmp_path):
-    script = f"from leplanner.cli.main import main; main(['export', 'tworoom', '--out', {str(tmp_path)!r}])"
+@pytest.mark.parametrize("threads", [1, 3])
+def test_every_process_exports_the_same_bytes(threads, exported, tmp_path):
+    script = f"import torch; torch.set_num_threads({threads}); from leplanner.cli.main import main; "
+    script += f"main(['export', 'tworoom', '--out', {str(tmp_path)!r}])"
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
     for name in ("encoder.onnx", "plan.onnx"):
         assert (tmp_path / name).read_bytes() == (exported / name).read_bytes()

@@ -91,7 +91,8 @@ class _PlannerGraph:
 
     def draft(self, C: str) -> str:
         Q, into = self.model.plan_query, self.model.refine_in
-        tokens = Q @ into.weight[:, : self.width].t() + into.bias  # the other half of the weights meets zeros
+        weight, bias = into.weight[:, : self.width].double(), into.bias.double()  # the other half meets zeros
+        tokens = (Q.double() @ weight.t() + bias).float()  # rounded once: the same whatever the threads
         rows = self.g.for_batch(C, self.g.constant(tokens), [self.plan_tokens, self.width])
         return self._transform("refine", rows, C)
 
