@@ -113,7 +113,7 @@ def compose(columns: dict[str, dict[str, Run]], step: int) -> Image.Image:
                 pen.rectangle((x + CELL - 51, y + 1, x + CELL - 2, y + 50), outline="#cc00cc")
             left = f"{run.thinking_s[step]:.2f} s" if run.thinking_s[step] < 10 else f"{run.thinking_s[step]:.0f} s"
             pen.text((x, y + CELL + 5), left, INK, BOLD)
-            away = "reached" if there else f"{run.error[step]:.2g} {run.unit} away"
+            away = "reached" if there else f"{run.error[step]:.3g} {run.unit} away"
             pen.text((x + CELL, y + CELL + 5), away, GOOD if there else QUIET, TEXT, anchor="ra")
     for line, title in enumerate(METHODS.values()):
         y = TOP + line * (CELL + FOOT + GAP)
