@@ -35,8 +35,8 @@ def draw_overlay(frame: Array, plan: Array | None, edge: Array) -> Array:
     for number in range(plan.shape[1] if plan is not None else 0):
         assert plan is not None
         color, path = PATHS[number % len(PATHS)], plan[:, number] * size
-        opacity = np.linspace(1.0, FAINTEST, max(2, len(path) - 1))
-        for (start, end), share in reversed(list(zip(pairwise(path), opacity, strict=False))):
+        opacity = np.linspace(1.0, FAINTEST, len(path) - 1)
+        for (start, end), share in reversed(list(zip(pairwise(path), opacity, strict=True))):
             ink = (*color, int(255 * share))
             pen.line([*start, *end], fill=ink, width=max(1, round(thick)))
             _dot(pen, end, 2.1 * thick, (255, 255, 255, int(255 * share)))
