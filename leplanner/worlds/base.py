@@ -88,6 +88,7 @@ class WorldFamily:
     network: Callable[[str, int, int], Any]  # (scale, block_dim, frame_size) -> sizes
     objective: Callable[[str], Any]  # scale -> loss weights, a frozen dataclass
     window: Callable[[Any], int] = lambda network: network.context + 1  # frames in a training window
+    own_planner: str = "cem"  # the method that its authors plan with
     # released checkpoints, if the family has any: (source, task name, block length -> actions) ->
     # World, and (world, folder, names)
     import_release: Callable[[str, str, Callable[[int], ActionSpec]], World] | None = None
