@@ -71,6 +71,7 @@ print(json.dumps({"import_s": imported, "load_s": loaded - began, "first_plan_s"
 
 @dataclass(frozen=True)
 class Row:
+    family: str
     method: str
     engine: str
     batch: int
@@ -99,34 +100,41 @@ def bench_plan(
     batches: Sequence[int] = (1, 50),
     seconds: float = 10.0,
     note: Note = no_note,
+    beside: Sequence[str] = (),
 ) -> dict[str, Any]:
     """On the CPU with torch's current threads; everything is warm and measured one after the other in this process.
-    `seconds`: how long each is measured after a warm-up. Rivals encode frames as our last engine does. Searches get
+    `seconds`: how long each is measured after a warm-up. `beside`: further families over which LePlanner plans, each
+    engine right after `family`'s. Rivals encode frames as our last engine does. Searches get
     their published budgets and batch 1: they plan a batch one problem after another."""
     _check(engines, rivals, batches)
     planner = random_planner(task, scale, family)
-    ours = {engine: Planner(planner.world, planner.model, engine=engine) for engine in engines}
+    planners = {name: random_planner(task, scale, name) if name != family else planner for name in (family, *beside)}
+    ours = {
+        (engine, name): Planner(over.world, over.model, engine=engine)
+        for engine in engines
+        for name, over in planners.items()
+    }
     searches = methods_of("search")
     machine = measure_machine()
     rows: list[Row] = []
 
-    def measure(policy: Policy, engine: str, encoding: Planner, batch: int) -> None:
-        problem = random_problem(planner.model, batch=batch)
+    def measure(over: str, policy: Policy, engine: str, encoding: Planner, batch: int) -> None:
+        problem = random_problem(encoding.model, batch=batch)
         latency = measure_latency(policy, encoding, problem, seconds, least=0 if policy.name in searches else 1)
-        rows.append(Row(engine=engine, **dataclasses.asdict(latency)))
+        rows.append(Row(family=over, engine=engine, **dataclasses.asdict(latency)))
 
-    for engine, with_engine in ours.items():
-        note(f"leplanner, {engine}")
+    for (engine, over), with_engine in ours.items():
+        note(f"leplanner over {over}, {engine}")
         for reuse in (False, True):
             for batch in batches:
-                measure(PlannerPolicy(with_engine, reuse), engine, with_engine, batch)
-    encoding = list(ours.values())[-1] if ours else planner
+                measure(over, PlannerPolicy(with_engine, reuse), engine, with_engine, batch)
+    encoding = ours[engines[-1], family] if engines else planner
     for name in rivals:
         note(name)
         policy = _rival(name, planner)
         for batch in batches:
             if batch == 1 or name not in searches:
-                measure(policy, "torch", encoding, batch)
+                measure(family, policy, "torch", encoding, batch)
     note("ONNX export")
     export = bench_export(planner)
     note("the first plan of a new process")
@@ -135,7 +143,9 @@ def bench_plan(
     report |= {"threads": torch.get_num_threads(), "torch": torch.__version__}
     report |= {"machine": dataclasses.asdict(machine), "work": dataclasses.asdict(work)}
     report |= {"least_ms": machine.least_ms(work), "rows": [dataclasses.asdict(row) for row in rows]}
-    report |= {"ratios": ratios(rows, machine, work, planner.model.actions.block), "export": export}
+    of_family = [row for row in rows if row.family == family]
+    compared = ratios(of_family, machine, work, planner.model.actions.block) | family_ratios(rows, family)
+    report |= {"ratios": compared, "export": export}
     return report | {"first_plan": _first_plan(planner)}
 
 
@@ -167,6 +177,16 @@ def ratios(rows: Sequence[Row], machine: Machine, work: PlanWork, block: int) ->
             key = f"{baseline.title} / ours, encode + plan per action (m = 1)"
             values[key] = per_action / ((one.encode_ms + one.plan_ms) / block)
     return values
+
+
+def family_ratios(rows: Sequence[Row], family: str) -> dict[str, float]:
+    """Of plans over further families, engine by engine, at batch 1."""
+    single = {(row.family, row.engine): row.plan_ms for row in rows if row.method == "leplanner" and row.batch == 1}
+    return {
+        f"plan time over {other} / over {family}, {engine}": ms / single[family, engine]
+        for (other, engine), ms in single.items()
+        if other != family
+    }
 
 
 def bench_export(planner: Planner, repeats: int = 20) -> dict[str, Any]:

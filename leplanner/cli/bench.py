@@ -12,7 +12,7 @@ from ..bench.world import bench_world
 from ..report.bench_terminal import plan_tables, train_tables, world_tables
 from ..tasks import find_task
 from ..worlds import find_family
-from .options import Comma, Out, Output, TaskName, integers, preselect
+from .options import Comma, Out, Output, TaskName, integers, names, preselect
 from .progress import note
 
 
@@ -35,6 +35,8 @@ class BenchPlan:
     """paper, compact or tiny"""
     family: str = "lewm"
     """the world model: a registered family, or package.module:FAMILY"""
+    beside: Comma = ""
+    """further families, planned over in the same run; for example fast-lewm"""
     engines: Comma = "eager,compiled,onnx"
     """LePlanner's engines, of eager, compiled, onnx"""
     rivals: Comma = "cem,icem,mppi,gradient,gcidm"
@@ -50,8 +52,9 @@ class BenchPlan:
     def run(self) -> None:
         torch.set_num_threads(self.threads)
         task, family, batches = find_task(self.task), find_family(self.family), integers(self.batches, "--batches")
-        engines, rivals = ([name for name in text.split(",") if name] for text in (self.engines, self.rivals))
-        report = bench_plan(task, self.scale, family.name, engines, rivals, batches, self.seconds, note)
+        engines, rivals = names(self.engines), names(self.rivals)
+        beside = [find_family(name).name for name in names(self.beside)]
+        report = bench_plan(task, self.scale, family.name, engines, rivals, batches, self.seconds, note, beside)
         self.output.show(report, *plan_tables(report))
 
 
@@ -106,6 +109,8 @@ class BenchTrain:
     """the world model: a registered family, or package.module:FAMILY"""
     batch: int
     """problems in a batch"""
+    beside: Comma = ""
+    """further families, trained through in turns; for example fast-lewm"""
     repeats: int = 15
     """timed steps of each"""
     threads: int = field(default_factory=torch.get_num_threads)
@@ -120,5 +125,6 @@ class BenchTrain:
     def run(self) -> None:
         torch.set_num_threads(self.threads)
         family = find_family(self.family).name
-        report = bench_train(find_task(self.task), self.scale, family, self.batch, self.repeats, note)
+        beside = [find_family(name).name for name in names(self.beside)]
+        report = bench_train(find_task(self.task), self.scale, family, self.batch, self.repeats, note, beside)
         self.output.show(report, *train_tables(report))

@@ -138,6 +138,11 @@ def is_typed(option: str, words: Sequence[str]) -> bool:
     return any(word.partition("=")[0].replace("_", "-") == option for word in words)
 
 
+def names(text: str) -> tuple[str, ...]:
+    """Those between commas; none in an empty text."""
+    return tuple(name for name in text.split(",") if name)
+
+
 def integers(text: str, option: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))

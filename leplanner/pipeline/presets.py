@@ -190,11 +190,13 @@ def _tiny_scale(task: Task, recipe: str, family: str) -> Preset:
 
 
 def _assembled(task: Task, preset: Preset) -> Preset:
-    """What the task changes in the scale, the recipe, what the task changes in that, and the family's network last: its
-    frames are as large as those that are collected."""
+    """What the task changes in the scale, the recipe, what the task and the family change in that, and the family's
+    network last: its frames are as large as those that are collected."""
+    family = FAMILIES.get(preset.family)
     for adjust in (task.scales.get(preset.scale), RECIPES[preset.recipe], task.recipes.get(preset.recipe)):
         preset = adjust(preset) if adjust else preset
-    network = FAMILIES.get(preset.family).network(preset.scale, preset.block * task.action_dim, preset.collect.size)
+    preset = family.adjust(preset)
+    network = family.network(preset.scale, preset.block * task.action_dim, preset.collect.size)
     adjust = task.networks.get((preset.family, preset.scale))
     return replace(preset, network=adjust(network) if adjust else network)
 

@@ -13,11 +13,11 @@ Shown = list[Table | str]
 def plan_tables(report: dict[str, Any]) -> Shown:
     title = f"a decision, {report['scale']} scale, {report['threads']} threads, milliseconds (median and 95 %)"
     columns = ("batch", "encode", "95 %", "plan", "95 %", "transitions", "repeats")
-    table = _table(title, ("method", "engine"), columns)
+    table = _table(title, ("world", "method", "engine"), columns)
     for row in report["rows"]:
         times = (_ms(row[key]) for key in ("encode_ms", "encode_ms_p95", "plan_ms", "plan_ms_p95"))
         last = (f"{row['transitions']:,}", str(row["repeats"]))
-        table.add_row(row["method"], row["engine"], str(row["batch"]), *times, *last)
+        table.add_row(row["family"], row["method"], row["engine"], str(row["batch"]), *times, *last)
     machine, work = report["machine"], report["work"]
     limit = (
         f"one plan: {work['gflop']:.2f} GFLOP, {work['weights_mb']:.0f} MB of weights read; here a matrix "
@@ -26,7 +26,7 @@ def plan_tables(report: dict[str, Any]) -> Shown:
     )
     ratios = Table(show_header=False, title="ratios")
     for name, value in report["ratios"].items():
-        ratios.add_row(name, f"{value:,.1f}")
+        ratios.add_row(name, f"{value:,.1f}" if value >= 1 else f"{value:.2f}")
     return [table, limit, ratios, *_export_tables(report["export"]), _first_plan(report["first_plan"])]
 
 
@@ -75,13 +75,14 @@ def world_tables(report: dict[str, Any]) -> Shown:
 
 def train_tables(report: dict[str, Any]) -> Shown:
     title = f"{report['task']} {report['scale']}, batch {report['batch']}, {report['threads']} threads"
-    table = _table(title, ("training step", "precision"), ("ms", "samples/s", "ratio"))
+    table = _table(title, ("world", "training step", "precision"), ("ms", "samples/s", "ratio"))
     plain = report["rows"][0]["seconds"]
     for row in report["rows"]:
         precision = report["precision"] if row["step"] == "fast" else "fp32"
         numbers = f"{1e3 * row['seconds']:.0f}", f"{row['samples_per_s']:.0f}", f"{plain / row['seconds']:.2f}"
-        table.add_row(row["step"], precision, *numbers)
-    return [table, f"first steps, with compilation: {report['first_steps_s']:.0f} s"]
+        table.add_row(row["family"], row["step"], precision, *numbers)
+    lines = [f"fast step through {name} / through {report['family']}: {r:.2f}" for name, r in report["ratios"].items()]
+    return [table, *lines, f"first steps, with compilation: {report['first_steps_s']:.0f} s"]
 
 
 def _table(title: str, left: Iterable[str], right: Iterable[str]) -> Table:

@@ -1,9 +1,10 @@
 """World-model families, a folder each, behind one protocol."""
 
 from .base import FAMILIES, World, WorldFamily, WorldSpec, find_family, load_world, register_world, save_world
+from .fast_lewm.family import FAMILY as FAST_LEWM
 from .lewm.family import FAMILY as LEWM
 
-for family in (LEWM,):
+for family in (LEWM, FAST_LEWM):
     register_world(family)
 
 __all__ = [

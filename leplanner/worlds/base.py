@@ -89,6 +89,7 @@ class WorldFamily:
     objective: Callable[[str], Any]  # scale -> loss weights, a frozen dataclass
     window: Callable[[Any], int] = lambda network: network.context + 1  # frames in a training window
     own_planner: str = "cem"  # the method that its authors plan with
+    adjust: Callable[[Any], Any] = lambda preset: preset  # what it changes in a preset, after the task
     # released checkpoints, if the family has any: (source, task name, block length -> actions) ->
     # World, and (world, folder, names)
     import_release: Callable[[str, str, Callable[[int], ActionSpec]], World] | None = None

@@ -322,11 +322,18 @@ def test_what_a_plan_must_cost():
 
 
 def test_bench_plan_measures_in_one_run(capsys):
-    arguments = (
-        "bench plan --scale tiny --engines eager,onnx --rivals gradient,gcidm --batches 1,5 --seconds 0.2 --json"
-    )
-    assert main(arguments.split()) == 0
+    arguments = "bench plan --scale tiny --beside fast-lewm --engines eager,onnx --rivals gradient,gcidm --batches 1,5"
+    assert main([*arguments.split(), "--seconds", "0.2", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
+    beside = [row for row in report["rows"] if row["family"] == "fast-lewm"]
+    report["rows"] = [row for row in report["rows"] if row["family"] == "lewm"]
+    assert {(row["method"], row["engine"], row["batch"]) for row in beside} == {
+        (row["method"], row["engine"], row["batch"]) for row in report["rows"] if row["engine"] != "torch"
+    }
+    for engine in ("eager", "onnx"):
+        ours, theirs = (next(row for row in rows if row["engine"] == engine) for rows in (beside, report["rows"]))
+        ratio = report["ratios"][f"plan time over fast-lewm / over lewm, {engine}"]
+        assert ratio == ours["plan_ms"] / theirs["plan_ms"]
     assert {(row["method"], row["engine"], row["batch"]) for row in report["rows"]} == {
         *(
             (method, engine, batch)

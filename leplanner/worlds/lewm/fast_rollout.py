@@ -23,7 +23,21 @@ from .model import ConditionalBlock, LeWM
 KeysValues = tuple[Tensor, Tensor]  # (B, S, heads, E) each
 
 
-class FastRollout(nn.Module):
+class FoldedWeights(nn.Module):
+    """Frozen linear maps by name."""
+
+    def keep(self, name: str, weight: Tensor, bias: Tensor) -> None:
+        self.register_buffer(f"{name}_weight", weight.detach().clone())
+        self.register_buffer(f"{name}_bias", bias.detach().clone())
+
+    def weights(self, name: str) -> tuple[Tensor, Tensor]:
+        return getattr(self, f"{name}_weight"), getattr(self, f"{name}_bias")
+
+    def linear(self, name: str, x: Tensor) -> Tensor:
+        return F.linear(x, *self.weights(name))
+
+
+class FastRollout(FoldedWeights):
     """Satisfies `Dynamics`, with `prepare` for what all plans of a problem share."""
 
     position: Tensor
@@ -37,26 +51,26 @@ class FastRollout(nn.Module):
         smooth: Any = model.action_encoder.patch_embed
         layers: Sequence[ConditionalBlock] = list(model.predictor.transformer.layers)
         with torch.no_grad():
-            self._keep("embed_in", *_chain(embed[0], smooth.weight[:, :, 0], smooth.bias))
-            self._keep("embed_out", embed[2].weight, embed[2].bias)
-            modulations = [_unit_scales(layer.adaLN_modulation[1]) for layer in layers]
-            self._keep("modulate", *(torch.cat(parts) for parts in zip(*modulations, strict=True)))
+            self.keep("embed_in", *chain(embed[0], smooth.weight[:, :, 0], smooth.bias))
+            self.keep("embed_out", embed[2].weight, embed[2].bias)
+            modulations = [unit_scales(layer.adaLN_modulation[1]) for layer in layers]
+            self.keep("modulate", *(torch.cat(parts) for parts in zip(*modulations, strict=True)))
             for i, layer in enumerate(layers):
-                qkv, inner = _after_norm(layer.attn.to_qkv, layer.attn.norm), config.heads * config.head_dim
+                qkv, inner = after_norm(layer.attn.to_qkv, layer.attn.norm), config.heads * config.head_dim
                 if i < config.depth - 1:
-                    self._keep(f"qkv{i}", *qkv)
+                    self.keep(f"qkv{i}", *qkv)
                 else:  # only the last token asks
-                    self._keep(f"q{i}", *(part[:inner] for part in qkv))
-                    self._keep(f"kv{i}", *(part[inner:] for part in qkv))
+                    self.keep(f"q{i}", *(part[:inner] for part in qkv))
+                    self.keep(f"kv{i}", *(part[inner:] for part in qkv))
                 out: Any = layer.attn.to_out[0]
-                self._keep(f"out{i}", out.weight, out.bias)
-                self._keep(f"up{i}", *_after_norm(layer.mlp.net[1], layer.mlp.net[0]))
+                self.keep(f"out{i}", out.weight, out.bias)
+                self.keep(f"up{i}", *after_norm(layer.mlp.net[1], layer.mlp.net[0]))
                 down: Any = layer.mlp.net[4]
-                self._keep(f"down{i}", down.weight, down.bias)
+                self.keep(f"down{i}", down.weight, down.bias)
             pred_proj: Any = model.pred_proj.net
             first, norm, _, last = pred_proj
-            self._keep("project_in", *fold_batch_norm(*_after_norm(first, model.predictor.transformer.norm), norm))
-            self._keep("project_out", last.weight, last.bias)
+            self.keep("project_in", *fold_batch_norm(*after_norm(first, model.predictor.transformer.norm), norm))
+            self.keep("project_out", last.weight, last.bias)
             self.register_buffer("position", model.predictor.pos_embedding[0].clone())
         self.to(model.predictor.pos_embedding.device)
         self._run = compiled_region(self._imagine, options) if compiled else self._imagine
@@ -87,8 +101,8 @@ class FastRollout(nn.Module):
 
     def _modulate(self, blocks: Tensor) -> Tensor:
         """(B, T, A) -> (B, T, depth, 6, D): what an action block does to every layer that sees it."""
-        embedded = self._linear("embed_out", F.silu(self._linear("embed_in", blocks)))
-        return torch.unflatten(self._linear("modulate", F.silu(embedded)), -1, (self.depth, 6, self.width))
+        embedded = self.linear("embed_out", F.silu(self.linear("embed_in", blocks)))
+        return torch.unflatten(self.linear("modulate", F.silu(embedded)), -1, (self.depth, 6, self.width))
 
     def _prefixes(self, context: Tensor, past: Tensor) -> list[list[KeysValues]]:
         """For each window that still holds real frames, keys and values of those that leave by an executed block,
@@ -107,10 +121,10 @@ class FastRollout(nn.Module):
         for i in range(self.depth):
             h = self._attention_input(x, modulation[:, :, i])
             if i < self.depth - 1:
-                q, k, v = self._split(self._linear(f"qkv{i}", h), 3)
+                q, k, v = self._split(self.linear(f"qkv{i}", h), 3)
                 x = self._finish(i, x, attend(q, k, v), modulation[:, :, i])
             else:
-                k, v = self._split(self._linear(f"kv{i}", h), 2)
+                k, v = self._split(self.linear(f"kv{i}", h), 2)
             cached.append((k, v))
         batch = len(context)
         return [
@@ -128,37 +142,27 @@ class FastRollout(nn.Module):
             mod = modulation[:, :, i]
             h = self._attention_input(x, mod)
             if i < self.depth - 1:
-                q, k, v = self._split(self._linear(f"qkv{i}", h), 3)
+                q, k, v = self._split(self.linear(f"qkv{i}", h), 3)
             else:  # only the last token is read
-                q = torch.unflatten(self._linear(f"q{i}", h[:, -1:]), -1, (self.heads, -1))
-                k, v = self._split(self._linear(f"kv{i}", h), 2)
+                q = torch.unflatten(self.linear(f"q{i}", h[:, -1:]), -1, (self.heads, -1))
+                k, v = self._split(self.linear(f"kv{i}", h), 2)
                 x, mod = x[:, -1:], mod[:, -1:]
             if prefix:
                 k, v = torch.cat([prefix[i][0], k], dim=1), torch.cat([prefix[i][1], v], dim=1)
             x = self._finish(i, x, attend(q, k, v), mod)
         x = F.layer_norm(x[:, 0], (self.width,))
-        return self._linear("project_out", gelu(self._linear("project_in", x)))
+        return self.linear("project_out", gelu(self.linear("project_in", x)))
 
     def _attention_input(self, x: Tensor, mod: Tensor) -> Tensor:
-        return F.layer_norm(_norm(x) * mod[:, :, 1] + mod[:, :, 0], (self.width,))
+        return F.layer_norm(plain_norm(x) * mod[:, :, 1] + mod[:, :, 0], (self.width,))
 
     def _finish(self, i: int, x: Tensor, mixed: Tensor, mod: Tensor) -> Tensor:
-        x = x + mod[:, :, 2] * self._linear(f"out{i}", mixed.flatten(2))
-        h = F.layer_norm(_norm(x) * mod[:, :, 4] + mod[:, :, 3], (self.width,))
-        return x + mod[:, :, 5] * self._linear(f"down{i}", gelu(self._linear(f"up{i}", h)))
+        x = x + mod[:, :, 2] * self.linear(f"out{i}", mixed.flatten(2))
+        h = F.layer_norm(plain_norm(x) * mod[:, :, 4] + mod[:, :, 3], (self.width,))
+        return x + mod[:, :, 5] * self.linear(f"down{i}", gelu(self.linear(f"up{i}", h)))
 
     def _split(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:
         return torch.unflatten(x, -1, (parts, self.heads, -1)).unbind(dim=2)
-
-    def _keep(self, name: str, weight: Tensor, bias: Tensor) -> None:
-        self.register_buffer(f"{name}_weight", weight.detach().clone())
-        self.register_buffer(f"{name}_bias", bias.detach().clone())
-
-    def weights(self, name: str) -> tuple[Tensor, Tensor]:
-        return getattr(self, f"{name}_weight"), getattr(self, f"{name}_bias")
-
-    def _linear(self, name: str, x: Tensor) -> Tensor:
-        return F.linear(x, *self.weights(name))
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, causal: bool = True) -> Tensor:
@@ -172,16 +176,16 @@ def attend(q: Tensor, k: Tensor, v: Tensor, causal: bool = True) -> Tensor:
     return (scores.softmax(dim=2).unsqueeze(-1) * v.unsqueeze(1)).sum(2)
 
 
-def _norm(x: Tensor) -> Tensor:
+def plain_norm(x: Tensor) -> Tensor:
     return F.layer_norm(x, (x.shape[-1],), eps=1e-6)
 
 
-def _chain(second: Any, weight: Tensor, bias: Tensor) -> KeysValues:
+def chain(second: Any, weight: Tensor, bias: Tensor) -> KeysValues:
     """Two linear maps as one."""
     return second.weight @ weight, second.weight @ bias + second.bias
 
 
-def _after_norm(linear: Any, norm: Any) -> KeysValues:
+def after_norm(linear: Any, norm: Any) -> KeysValues:
     """A layer normalization's affine map, folded into the linear map after it."""
     bias = linear.weight @ norm.bias
     return linear.weight * norm.weight, bias if linear.bias is None else bias + linear.bias
@@ -193,7 +197,7 @@ def fold_batch_norm(weight: Tensor, bias: Tensor, norm: Any) -> KeysValues:
     return weight * scale[:, None], scale * (bias - norm.running_mean) + norm.bias
 
 
-def _unit_scales(linear: Any) -> KeysValues:
+def unit_scales(linear: Any) -> KeysValues:
     """AdaLN uses 1 + scale: the 1 moves into the bias of the two scales among its six parts."""
     bias = linear.bias.clone().unflatten(0, (6, -1))
     bias[1] += 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -194,8 +194,23 @@ class ConditionalBlock(nn.Module):
         return x + gate2 * self.mlp(self.norm2(x) * (1 + scale2) + shift2)
 
 
+class BlockSizes(Protocol):
+    """What a transformer block is made from."""
+
+    @property
+    def latent(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def head_dim(self) -> int: ...
+    @property
+    def mlp(self) -> int: ...
+    @property
+    def dropout(self) -> float: ...
+
+
 class CausalAttention(nn.Module):
-    def __init__(self, config: LeWMConfig):
+    def __init__(self, config: BlockSizes):
         super().__init__()
         inner = config.heads * config.head_dim
         self.heads, self.dropout = config.heads, config.dropout
@@ -213,7 +228,7 @@ class CausalAttention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    def __init__(self, config: LeWMConfig):
+    def __init__(self, config: BlockSizes):
         super().__init__()
         self.net = nn.Sequential(
             nn.LayerNorm(config.latent),
