@@ -130,7 +130,7 @@ class FastLeWM(nn.Module):
     def onnx_encoder(self, graph: Any, pixels: str) -> str:
         from ..lewm.onnx_graph import encoder_nodes
 
-        return encoder_nodes(graph, self, pixels)
+        return encoder_nodes(graph, self.encoder, self.projector, pixels)
 
 
 class PrefixEncoder(nn.Module):

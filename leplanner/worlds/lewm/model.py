@@ -125,7 +125,7 @@ class LeWM(nn.Module):
     def onnx_encoder(self, graph: Any, pixels: str) -> str:
         from .onnx_graph import encoder_nodes
 
-        return encoder_nodes(graph, self, pixels)
+        return encoder_nodes(graph, self.encoder, self.projector, pixels)
 
 
 class Projector(nn.Module):

@@ -103,12 +103,10 @@ class RolloutGraph:
         return self.g.linear(f"world.{name}", x, *self.fast.weights(name), gelu)
 
 
-def encoder_nodes(g: Graph, model: LeWM, pixels: str) -> str:
+def encoder_nodes(g: Graph, encoder: torch.nn.Module, projector: Any, pixels: str) -> str:
     """Normalized pixels (B, S, S, 3) -> latents (B, D)."""
-    encoder = model.encoder
     features = _vit(g, encoder, pixels) if isinstance(encoder, ViT) else _keypoints(g, encoder, pixels)  # type: ignore[arg-type]
-    projector: Any = model.projector.net
-    first, norm, _, last = projector
+    first, norm, _, last = projector.net
     hidden = g.linear("projector.in", features, *fold_batch_norm(first.weight, first.bias, norm), gelu=True)
     return g.linear("projector.out", hidden, last.weight, last.bias)
 
