@@ -2,8 +2,9 @@
 
 from .base import FAMILIES, World, WorldFamily, WorldSpec, find_family, load_world, register_world, save_world
 from .lewm.family import FAMILY as LEWM
+from .pldm.family import FAMILY as PLDM
 
-for family in (LEWM,):
+for family in (LEWM, PLDM):
     register_world(family)
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..base import WorldFamily
 from .encoders import KeypointConfig, ViTConfig
 from .model import LeWM, LeWMConfig, LeWMObjective
-from .release import export_release, import_release
+from .release import LEWM, export_release, import_release
 
 
 def _paper(block_dim: int, frame_size: int) -> LeWMConfig:
@@ -54,4 +54,5 @@ FAMILY = WorldFamily(
     objective=lambda scale: LeWMObjective(projections=PROJECTIONS[scale]),
     import_release=import_release,
     export_release=export_release,
+    release_classes=LEWM.model,
 )

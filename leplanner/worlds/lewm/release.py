@@ -1,4 +1,4 @@
-"""Released LeWM checkpoints in and out: `config.json` with hydra targets, `weights.pt` or safetensors.
+"""Released checkpoints of LeWM's network in and out: `config.json` with hydra targets, `weights.pt` or safetensors.
 
 A downloaded config is data: its targets are compared with a list, never imported; weights are loaded
 without unpickling objects; every tensor must fit.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import pickle
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard, cast
 
@@ -18,22 +19,51 @@ from torch import Tensor
 
 from ...artifacts import atomic_path, fetch_folder, load_strictly, read_json, read_safetensors, write_json
 from ...core.actions import ActionSpec
-from ..base import World, WorldSpec
+from ..base import World, WorldSpec, family_of_release
 from .encoders import ViTConfig
 from .model import LeWMConfig
 
+
+@dataclass(frozen=True)
+class ReleaseNames:
+    """The classes that a family's released configs name. Those that are written come first."""
+
+    family: str  # also the name of its package in stable-worldmodel
+    model: tuple[str, ...]
+    network: Callable[..., LeWMConfig]  # sizes -> the family's
+    earlier: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])  # names of parts
+
+    @property
+    def targets(self) -> dict[str, tuple[str, ...]]:
+        """What is allowed at each place of a config."""
+        mlp = self.part("MLP")
+        return {
+            "": self.model,
+            "encoder": ("stable_pretraining.backbone.utils.vit_hf", "transformers.ViTModel"),
+            "encoder.config": ("transformers.ViTConfig",),
+            "predictor": self.part("Predictor"),
+            "action_encoder": self.part("Embedder"),
+            "projector": mlp,
+            "pred_proj": mlp,
+            "projector.norm_fn": ("torch.nn.BatchNorm1d",),
+            "pred_proj.norm_fn": ("torch.nn.BatchNorm1d",),
+        }
+
+    def part(self, name: str) -> tuple[str, ...]:
+        return (f"stable_worldmodel.wm.{self.family}.module.{name}", *self.earlier.get(name, ()))
+
+
 _LEWM = "stable_worldmodel.wm.lewm"
-ALLOWED_TARGETS: dict[str, tuple[str, ...]] = {
-    "": (f"{_LEWM}.LeWM", f"{_LEWM}.lewm.LeWM", f"{_LEWM}.JEPA", f"{_LEWM}.module.JEPA", "jepa.JEPA"),
-    "encoder": ("stable_pretraining.backbone.utils.vit_hf", "transformers.ViTModel"),
-    "encoder.config": ("transformers.ViTConfig",),
-    "predictor": (f"{_LEWM}.module.Predictor", f"{_LEWM}.module.ARPredictor", "module.ARPredictor"),
-    "action_encoder": (f"{_LEWM}.module.Embedder", "module.Embedder"),
-    "projector": (f"{_LEWM}.module.MLP", "module.MLP"),
-    "pred_proj": (f"{_LEWM}.module.MLP", "module.MLP"),
-    "projector.norm_fn": ("torch.nn.BatchNorm1d",),
-    "pred_proj.norm_fn": ("torch.nn.BatchNorm1d",),
-}
+LEWM = ReleaseNames(
+    "lewm",
+    (f"{_LEWM}.LeWM", f"{_LEWM}.lewm.LeWM", f"{_LEWM}.JEPA", f"{_LEWM}.module.JEPA", "jepa.JEPA"),
+    LeWMConfig,
+    {
+        "Predictor": (f"{_LEWM}.module.ARPredictor", "module.ARPredictor"),
+        "Embedder": ("module.Embedder",),
+        "MLP": ("module.MLP",),
+    },
+)
 # what a part may say besides its target; a value given here is the only one that our modules compute
 KNOWN_KEYS: dict[str, dict[str, Any]] = {
     "encoder": dict.fromkeys(("size", "patch_size", "image_size", "config", "pretrained"))
@@ -82,23 +112,25 @@ def rename(tensors: dict[str, Tensor], rules: tuple[tuple[str, str], ...]) -> di
     return renamed
 
 
-def import_release(source: str | Path, task: str, actions: Callable[[int], ActionSpec]) -> World:
+def import_release(
+    source: str | Path, task: str, actions: Callable[[int], ActionSpec], release: ReleaseNames = LEWM
+) -> World:
     """A folder, or a Hugging Face id, as a frozen world. `actions` makes their specification for a block's length,
     which the checkpoint knows; the statistics are its training dataset's."""
     folder = fetch_release(source)
     config_path = folder / "config.json"
     if not config_path.exists():
         raise ValueError(
-            f"{folder} has no config.json; a LeWM release is config.json with weights.pt or *.safetensors."
+            f"{folder} has no config.json; a {release.family} release is config.json with weights.pt or *.safetensors."
         )
-    model = model_config(read_json(config_path), str(config_path))
+    model = model_config(read_json(config_path), str(config_path), release)
     action_dim = actions(1).dim
     if model.block_dim % action_dim:
         raise ValueError(
             f"{config_path} has action blocks of {model.block_dim} numbers, which actions of size {action_dim} do not "
             f"divide. Is {task!r} the task that this checkpoint was trained on?"
         )
-    world = World.build(WorldSpec("lewm", task, model, actions(model.block_dim // action_dim)))
+    world = World.build(WorldSpec(release.family, task, model, actions(model.block_dim // action_dim)))
     tensors, file = _read_weights(folder)
     load_strictly(world.model, rename(tensors, _OLD_TO_NEW), str(file))
     return world
@@ -134,11 +166,11 @@ def _is_dict(value: Any) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict)
 
 
-def model_config(config: Any, source: str) -> LeWMConfig:
+def model_config(config: Any, source: str, release: ReleaseNames) -> LeWMConfig:
     """Reads sizes out of a hydra config without instantiating anything."""
     if not _is_dict(config):
         raise ValueError(f"{source} is not a mapping of model parts.")
-    _check_parts(config, "", source)
+    _check_parts(config, "", source, release)
     parts = {
         name: _part(config, name, source)
         for name in ("encoder", "predictor", "action_encoder", "projector", "pred_proj")
@@ -155,11 +187,11 @@ def model_config(config: Any, source: str) -> LeWMConfig:
     different = {name: value for name, value in same.items() if value != latent}
     if different or parts["pred_proj"].get("hidden_dim") != projector.get("hidden_dim"):
         raise ValueError(
-            f"{source}: this LeWM variant is not supported: predictor.input_dim is {latent}, but "
+            f"{source}: this {release.family} variant is not supported: predictor.input_dim is {latent}, but "
             f"{different or 'the two '}{'' if different else 'projectors differ in hidden_dim'}. "
             "All latent sizes must agree."
         )
-    return LeWMConfig(
+    return release.network(
         encoder=_vit_config(parts["encoder"], source),
         block_dim=_whole(action, "input_dim", source),
         context=_whole(predictor, "num_frames", source),
@@ -175,16 +207,19 @@ def model_config(config: Any, source: str) -> LeWMConfig:
     )
 
 
-def _check_parts(value: Any, place: str, source: str) -> None:
+def _check_parts(value: Any, place: str, source: str, release: ReleaseNames) -> None:
     if _is_dict(value):
         target = value.get("_target_")
-        if target is not None and target not in ALLOWED_TARGETS.get(place, ()):
+        allowed = release.targets.get(place, ())
+        if target is not None and target not in allowed:
+            other = family_of_release(target) if place == "" else None
+            advice = f" It seems to be a checkpoint of the family {other!r}: use --family {other}." if other else ""
             raise ValueError(
-                f"{source}: {place or 'the model'} names the class {target!r}, which is not on the list of known LeWM "
-                f"parts ({', '.join(ALLOWED_TARGETS.get(place, ())) or 'none here'}). Nothing was loaded."
+                f"{source}: {place or 'the model'} names the class {target!r}, which is not on the list of known "
+                f"{release.family} parts ({', '.join(allowed) or 'none here'}). Nothing was loaded.{advice}"
             )
         for name, inner in value.items():
-            _check_parts(inner, f"{place}.{name}".lstrip("."), source)
+            _check_parts(inner, f"{place}.{name}".lstrip("."), source, release)
             known = KNOWN_KEYS.get(place, {name: None})
             if not name.startswith("_") and (name not in known or known[name] not in (None, inner)):
                 raise ValueError(
@@ -194,14 +229,14 @@ def _check_parts(value: Any, place: str, source: str) -> None:
                 )
     elif isinstance(value, list):
         for inner in cast(list[Any], value):
-            _check_parts(inner, f"{place}[]", source)
+            _check_parts(inner, f"{place}[]", source, release)
 
 
 def _part(config: dict[str, Any], name: str, source: str) -> dict[str, Any]:
     part = config.get(name)
     if not _is_dict(part):
         raise ValueError(
-            f"{source} has no part {name!r}; a LeWM config has encoder, predictor, "
+            f"{source} has no part {name!r}; a release's config has encoder, predictor, "
             "action_encoder, projector, pred_proj."
         )
     return part
@@ -235,7 +270,7 @@ def _vit_config(encoder: dict[str, Any], source: str) -> ViTConfig:
     return ViTConfig(frame_size=size, patch=patch, width=width, depth=depth, heads=heads, mlp_ratio=ratio)
 
 
-def export_release(world: World, folder: Path, names: str = "new") -> None:
+def export_release(world: World, folder: Path, names: str = "new", release: ReleaseNames = LEWM) -> None:
     """Writes what stable-worldmodel's `load_pretrained` loads. `names`: ViT parameters as transformers >= 5.9 ('new')
     or earlier ('old') calls them."""
     if names not in ("new", "old"):
@@ -248,13 +283,13 @@ def export_release(world: World, folder: Path, names: str = "new") -> None:
             "encoder, which stable-worldmodel does not know."
         )
     mlp = {
-        "_target_": f"{_LEWM}.module.MLP",
+        "_target_": release.part("MLP")[0],
         "hidden_dim": model.projector,
         "output_dim": model.latent,
         "norm_fn": {"_target_": "torch.nn.BatchNorm1d", "_partial_": True},
     }
     config = {
-        "_target_": f"{_LEWM}.LeWM",
+        "_target_": release.model[0],
         "encoder": {
             "_target_": "transformers.ViTModel",
             "add_pooling_layer": False,
@@ -270,7 +305,7 @@ def export_release(world: World, folder: Path, names: str = "new") -> None:
             },
         },
         "predictor": {
-            "_target_": f"{_LEWM}.module.Predictor",
+            "_target_": release.part("Predictor")[0],
             "num_frames": model.context,
             "input_dim": model.latent,
             "hidden_dim": model.latent,
@@ -282,7 +317,7 @@ def export_release(world: World, folder: Path, names: str = "new") -> None:
             "dropout": model.dropout,
         },
         "action_encoder": {
-            "_target_": f"{_LEWM}.module.Embedder",
+            "_target_": release.part("Embedder")[0],
             "input_dim": model.block_dim,
             "smoothed_dim": model.action_smooth,
             "emb_dim": model.latent,
@@ -291,7 +326,9 @@ def export_release(world: World, folder: Path, names: str = "new") -> None:
         "projector": {**mlp, "input_dim": encoder.width},
         "pred_proj": {**mlp, "input_dim": model.latent},
     }
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in world.model.state_dict().items()}
+    state = world.model.state_dict()
+    known = [name for name in state if name.split(".")[0] in config]  # what only training uses stays here
+    tensors = {name: state[name].detach().cpu().contiguous() for name in known}
     with atomic_path(folder / "weights.pt") as temporary:
         torch.save(rename(tensors, _NEW_TO_OLD) if names == "old" else tensors, temporary)
     write_json(folder / "config.json", config)
