@@ -8,6 +8,13 @@ from typing import Any, TypeVar
 Config = TypeVar("Config")
 
 
+def has_field(config: Any, name: str) -> bool:
+    """Whether `changed` knows this field: the config's own, or that of a config inside it."""
+    inner = [getattr(config, field.name) for field in dataclasses.fields(config)]
+    known = [config, *(value for value in inner if dataclasses.is_dataclass(value))]
+    return any(field.name == name for part in known for field in dataclasses.fields(part))
+
+
 def changed(config: Config, **fields: Any) -> Config:
     """A copy with other values. A field may be the config's own or that of a config inside it, such as `optim`."""
     own = {field.name for field in dataclasses.fields(config)}  # type: ignore[arg-type]

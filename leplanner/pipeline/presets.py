@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..baselines.learned import BaselineTrainConfig
-from ..core.config import changed
+from ..core.config import changed, has_field
 from ..core.registry import match_name
 from ..data.collect import CollectConfig
 from ..density.train import DensityTrainConfig
@@ -197,8 +197,8 @@ def _assembled(task: Task, preset: Preset) -> Preset:
         preset = adjust(preset) if adjust else preset
     preset = family.adjust(preset)
     network = family.network(preset.scale, preset.block * task.action_dim, preset.collect.size)
-    adjust = task.networks.get((preset.family, preset.scale))
-    return replace(preset, network=adjust(network) if adjust else network)
+    sizes = {n: size for n, size in task.networks.get(preset.scale, {}).items() if has_field(network, n)}
+    return replace(preset, network=changed(network, **sizes))
 
 
 RECIPES: dict[str, Callable[[Preset], Preset]] = {"paper": _paper_recipe, "best": _best_recipe}

@@ -129,10 +129,11 @@ def import_world(
     if is_whole(out):
         config = read_json(out / "config.json")
         known = config["spec"]["actions"]
-        actual = (config["training"].get("source"), (tuple(known["mean"]), tuple(known["std"])))
-        if actual != (str(source), (mean, std)):
+        origin = (config["spec"]["family"], config["training"].get("source"))
+        actual, requested = (*origin, (tuple(known["mean"]), tuple(known["std"]))), (family, str(source), (mean, std))
+        if actual != requested:
             raise ValueError(
-                f"{out} already holds another world: of {actual}, requested {(source, (mean, std))}. Choose "
+                f"{out} already holds another world: of {actual}, requested {requested}. Choose "
                 "another --out, or delete it."
             )
         return Made(out, "imported before", {"digest": config["digest"]})

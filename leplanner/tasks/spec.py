@@ -107,10 +107,11 @@ class Task:
     plan_view: Callable[[Array], Array] | None = None  # (T, S) -> (T, P, 2): where things are, as shares of the frame
     goal_click: GoalClick | None = None  # how a person sets a goal by hand; without it goals are taken from episodes
     kick: Callable[[Array, np.random.Generator], Array] | None = None  # (S,) -> (S,): the scene after a shove
-    # what this task changes in a scale, in a recipe, and in a family's network at a scale, by their names
+    # what this task changes in a scale and in a recipe, by their names
     scales: Mapping[str, Adjust] = field(default_factory=dict, repr=False)
     recipes: Mapping[str, Adjust] = field(default_factory=dict, repr=False)
-    networks: Mapping[tuple[str, str], Adjust] = field(default_factory=dict, repr=False)
+    # at a scale, sizes of world networks that this task wants otherwise, wherever a family has a size of that name
+    networks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         defaults = {"title": self.name, "probe_names": tuple(f"state_{i}" for i in range(self.state_dim))}

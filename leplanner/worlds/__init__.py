@@ -3,8 +3,9 @@
 from .base import FAMILIES, World, WorldFamily, WorldSpec, find_family, load_world, register_world, save_world
 from .fast_lewm.family import FAMILY as FAST_LEWM
 from .lewm.family import FAMILY as LEWM
+from .pldm.family import FAMILY as PLDM
 
-for family in (LEWM, FAST_LEWM):
+for family in (LEWM, FAST_LEWM, PLDM):
     register_world(family)
 
 __all__ = [

@@ -94,6 +94,7 @@ class WorldFamily:
     # World, and (world, folder, names)
     import_release: Callable[[str, str, Callable[[int], ActionSpec]], World] | None = None
     export_release: Callable[[World, Path, str], None] | None = None
+    release_classes: tuple[str, ...] = ()  # the model classes that they name, so that one given as another is told
 
 
 FAMILIES: Registry[WorldFamily] = Registry("world family", "leplanner.worlds", address="leplanner.worlds:FAMILIES")
@@ -107,6 +108,11 @@ def register_world(family: WorldFamily) -> WorldFamily:
 def find_family(text: str) -> WorldFamily:
     """What a user typed: a registered name, or `package.module:FAMILY`, which is imported and registered."""
     return FAMILIES.find(text)
+
+
+def family_of_release(model_class: object) -> str | None:
+    """The family whose released checkpoints name this class, if one is known."""
+    return next((family.name for family in FAMILIES.values() if model_class in family.release_classes), None)
 
 
 @dataclass(frozen=True)
@@ -146,7 +152,14 @@ class WorldSpec:
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> WorldSpec:
-        family = FAMILIES.get(str(value.get("family")))
+        name = str(value.get("family"))
+        try:
+            family = FAMILIES.get(name)
+        except ValueError as error:
+            raise ValueError(
+                f"{error} A family of another package must be registered first: import that package, or give "
+                "--family package.module:FAMILY."
+            ) from error
         network = from_dict(family.config, value["network"])
         return from_dict(WorldSpec, {**value, "network": network})
 
@@ -252,7 +265,11 @@ def save_world(world: World, folder: Path, history: Mapping[str, Any] | None = N
 def load_world(folder: str | Path) -> World:
     folder = Path(folder)
     config = read_artifact(folder, "world")
-    world = World.build(WorldSpec.from_json(config["spec"]))
+    try:
+        spec = WorldSpec.from_json(config["spec"])
+    except ValueError as error:
+        raise ValueError(f"The world at {folder} cannot be built: {error}") from error
+    world = World.build(spec)
     load_modules(folder, {"world": world.model})
     recorded = config.get("digest_1")
     actual = digest_json([config["spec_1"], digest_tensors(world.model.state_dict())]) if recorded else world.digest

@@ -21,8 +21,8 @@ from leplanner.report.card import Making
 from leplanner.report.page import write_page
 from leplanner.worlds import World, WorldSpec
 from leplanner.worlds.lewm.encoders import ViTConfig
+from leplanner.worlds.lewm.family import FAMILY
 from leplanner.worlds.lewm.model import LeWMConfig
-from leplanner.worlds.lewm.release import export_release
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_run_on_a_released_world(finished, tmp_path, capsys):
     shape = LeWMConfig(encoder=ViTConfig(32, 16, 192, 12, 3), depth=1, heads=2, head_dim=16, mlp=64, projector=32)
     actions = ActionSpec((0.0, 0.0), (1.0, 1.0), (-1.0, -1.0), (1.0, 1.0), block=5)
     world = World.build(WorldSpec("lewm", "tworoom", shape, actions))
-    export_release(world, tmp_path / "release")
+    FAMILY.export_release(world, tmp_path / "release")
     data = str(finished[0] / "data.h5")
     words = ["run", "tworoom", "--scale", "tiny", "--world", str(tmp_path / "release"), "--trials", "1"]
     words += ["--search-trials", "0", "--out", str(tmp_path / "run")]

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from worlds.random_worlds import randomize
 
-from leplanner.worlds import FAMILIES
+from leplanner.artifacts import read_json, write_json
+from leplanner.core.actions import ActionSpec
+from leplanner.worlds import FAMILIES, World, WorldSpec
+from leplanner.worlds.fast_lewm.family import FAMILY
 from leplanner.worlds.fast_lewm.model import FastLeWM, FastLeWMConfig, positions
-from leplanner.worlds.lewm.encoders import KeypointConfig
+from leplanner.worlds.lewm.encoders import KeypointConfig, ViTConfig
 
 SMALL = {"latent": 24, "depth": 2, "heads": 2, "head_dim": 8, "mlp": 40, "fusion": 36, "projector": 32}
 PREFIX = {"prefix_depth": 2, "prefix_heads": 3, "prefix_head_dim": 8, "prefix_mlp": 48}
@@ -183,3 +187,49 @@ def test_positions_are_sines_and_cosines_in_turns():
     assert places[0].tolist() == [0, 1, 0, 1, 0, 1]
     assert places[3, 2].item() == pytest.approx(math.sin(3 / 10000 ** (2 / 6)), rel=1e-5)
     assert places[3, 5].item() == pytest.approx(math.cos(3 / 10000 ** (4 / 6)), rel=1e-5)
+
+
+RELEASED = FastLeWMConfig(encoder=ViTConfig(56, 14, 192, 12, 3), **SMALL | {"latent": 192}, **PREFIX)
+
+
+def released(tmp_path):
+    torch.manual_seed(0)
+    actions = ActionSpec((0.0, 0.1), (0.2, 0.3), (-1.0, -1.0), (1.0, 1.0), 5)
+    world = World.build(WorldSpec("fast-lewm", "pusht", RELEASED, actions))
+    randomize(world.model)
+    FAMILY.export_release(world, tmp_path, "old")
+    return world, lambda block: replace(actions, block=block)
+
+
+def test_a_released_checkpoint_is_read_strictly(tmp_path):
+    world, actions = released(tmp_path)
+    again = FAMILY.import_release(str(tmp_path), "pusht", actions)
+    assert again.spec.network == RELEASED
+    assert again.digest == world.digest
+    config = read_json(tmp_path / "config.json")
+    for part, name, value in (
+        ("action_encoder", "temporal_mixer_type", "gru"),
+        ("action_encoder", "use_latent_condition", False),
+        ("predictor", "action_fusion", "none"),
+        ("predictor", "num_frames", 3),  # as LeWM's has
+        ("predictor", "_target_", "os.system"),
+    ):
+        write_json(tmp_path / "config.json", config | {part: config[part] | {name: value}})
+        with pytest.raises(ValueError, match=name if name != "_target_" else "os.system"):
+            FAMILY.import_release(str(tmp_path), "pusht", actions)
+
+
+def test_a_pickled_object_and_a_lewm_checkpoint_are_refused(tmp_path):
+    _, actions = released(tmp_path / "fast")
+    with pytest.raises(ValueError, match="would change what it computes"):
+        FAMILIES.get("lewm").import_release(str(tmp_path / "fast"), "pusht", actions)
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "fast" / "weights.pt")
+    with pytest.raises(ValueError, match="holds Python objects"):
+        FAMILY.import_release(str(tmp_path / "fast"), "pusht", actions)
+
+
+def test_only_the_published_context_can_be_written(tmp_path):
+    actions = ActionSpec((0.0, 0.1), (0.2, 0.3), (-1.0, -1.0), (1.0, 1.0), 5)
+    world = World.build(WorldSpec("fast-lewm", "pusht", replace(RELEASED, context=3), actions))
+    with pytest.raises(ValueError, match="context of 1"):
+        FAMILY.export_release(world, tmp_path, "new")

@@ -15,9 +15,11 @@ from leplanner.core.actions import ActionSpec
 from leplanner.tasks.swm_runtime import import_swm
 from leplanner.worlds import World, WorldSpec, load_world
 from leplanner.worlds.lewm.encoders import ViTConfig
+from leplanner.worlds.lewm.family import FAMILY
 from leplanner.worlds.lewm.model import LeWM, LeWMConfig
-from leplanner.worlds.lewm.release import _NEW_TO_OLD, export_release, import_release, rename
+from leplanner.worlds.lewm.release import _NEW_TO_OLD, rename
 
+import_release, export_release = FAMILY.import_release, FAMILY.export_release
 SMALL = LeWMConfig(encoder=ViTConfig(56, 14, 192, 12, 3), depth=2, heads=2, head_dim=16, mlp=64, projector=32)
 MLP = {"_target_": "stable_worldmodel.wm.lewm.module.MLP", "input_dim": 192, "output_dim": 192, "hidden_dim": 32}
 MLP["norm_fn"] = {"_target_": "torch.nn.BatchNorm1d", "_partial_": True}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ...core.config import changed
 from ..base import WorldFamily
 from ..lewm.encoders import KeypointConfig, ViTConfig
 from ..lewm.model import LeWMObjective
+from ..lewm.release import export_release, import_release
 from .model import FastLeWM, FastLeWMConfig
+from .release import RELEASE
 
 
 def _paper(block_dim: int, frame_size: int) -> FastLeWMConfig:
@@ -77,4 +80,6 @@ FAMILY = WorldFamily(
     objective=lambda scale: LeWMObjective(projections=PROJECTIONS[scale]),
     window=lambda network: network.context + network.prefixes,
     adjust=_adjust,
+    import_release=partial(import_release, release=RELEASE),
+    export_release=partial(export_release, release=RELEASE),
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..base import WorldFamily
 from .encoders import KeypointConfig, ViTConfig
 from .model import LeWM, LeWMConfig, LeWMObjective
-from .release import export_release, import_release
+from .release import LEWM, export_release, import_release
 
 
 def _paper(block_dim: int, frame_size: int) -> LeWMConfig:
@@ -52,6 +54,7 @@ FAMILY = WorldFamily(
     build=LeWM,
     network=lambda scale, block_dim, frame_size: NETWORKS[scale](block_dim, frame_size),
     objective=lambda scale: LeWMObjective(projections=PROJECTIONS[scale]),
-    import_release=import_release,
-    export_release=export_release,
+    import_release=partial(import_release, release=LEWM),
+    export_release=partial(export_release, release=LEWM),
+    release_classes=LEWM.model,
 )

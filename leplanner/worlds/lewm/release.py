@@ -1,4 +1,4 @@
-"""Released LeWM checkpoints in and out: `config.json` with hydra targets, `weights.pt` or safetensors.
+"""Released checkpoints of LeWM's network in and out: `config.json` with hydra targets, `weights.pt` or safetensors.
 
 A downloaded config is data: its targets are compared with a list, never imported; weights are loaded
 without unpickling objects; every tensor must fit.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import pickle
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard, cast
 
@@ -18,35 +19,54 @@ from torch import Tensor
 
 from ...artifacts import atomic_path, fetch_folder, load_strictly, read_json, read_safetensors, write_json
 from ...core.actions import ActionSpec
-from ..base import World, WorldSpec
+from ..base import World, WorldSpec, family_of_release
 from .encoders import ViTConfig
 from .model import LeWMConfig
 
-_LEWM = "stable_worldmodel.wm.lewm"
-ALLOWED_TARGETS: dict[str, tuple[str, ...]] = {
-    "": (f"{_LEWM}.LeWM", f"{_LEWM}.lewm.LeWM", f"{_LEWM}.JEPA", f"{_LEWM}.module.JEPA", "jepa.JEPA"),
-    "encoder": ("stable_pretraining.backbone.utils.vit_hf", "transformers.ViTModel"),
-    "encoder.config": ("transformers.ViTConfig",),
-    "predictor": (f"{_LEWM}.module.Predictor", f"{_LEWM}.module.ARPredictor", "module.ARPredictor"),
-    "action_encoder": (f"{_LEWM}.module.Embedder", "module.Embedder"),
-    "projector": (f"{_LEWM}.module.MLP", "module.MLP"),
-    "pred_proj": (f"{_LEWM}.module.MLP", "module.MLP"),
-    "projector.norm_fn": ("torch.nn.BatchNorm1d",),
-    "pred_proj.norm_fn": ("torch.nn.BatchNorm1d",),
-}
+Parts = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Release:
+    """How a family's released configs name its classes and sizes. Names that are written come first."""
+
+    family: str
+    model: tuple[str, ...]
+    module: str  # where its parts are
+    read: Callable[[Parts, str], Any]  # (parts, source) -> the network's sizes
+    write: Callable[[Any], Parts]  # sizes -> what predictor and action encoder are made with
+    known: dict[str, Mapping[str, Any]]  # what predictor and action encoder may say; see KNOWN_KEYS
+    predictor: str = "Predictor"
+    earlier: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])  # names of parts
+
+    @property
+    def targets(self) -> dict[str, tuple[str, ...]]:
+        """What is allowed at each place of a config."""
+        mlp = self.part("MLP")
+        return {
+            "": self.model,
+            "encoder": ("stable_pretraining.backbone.utils.vit_hf", "transformers.ViTModel"),
+            "encoder.config": ("transformers.ViTConfig",),
+            "predictor": self.part(self.predictor),
+            "action_encoder": self.part("Embedder"),
+            "projector": mlp,
+            "pred_proj": mlp,
+            "projector.norm_fn": ("torch.nn.BatchNorm1d",),
+            "pred_proj.norm_fn": ("torch.nn.BatchNorm1d",),
+        }
+
+    def part(self, name: str) -> tuple[str, ...]:
+        return (f"{self.module}.{name}", *self.earlier.get(name, ()))
+
+
 # what a part may say besides its target; a value given here is the only one that our modules compute
-KNOWN_KEYS: dict[str, dict[str, Any]] = {
+KNOWN_KEYS: dict[str, Mapping[str, Any]] = {
     "encoder": dict.fromkeys(("size", "patch_size", "image_size", "config", "pretrained"))
     | {"use_mask_token": False, "add_pooling_layer": False},
     "encoder.config": dict.fromkeys(
         ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "image_size", "patch_size")
     )
     | {"hidden_act": "gelu", "layer_norm_eps": 1e-12, "qkv_bias": True, "num_channels": 3},
-    "predictor": dict.fromkeys(
-        ("num_frames", "input_dim", "hidden_dim", "output_dim", "depth", "heads", "mlp_dim", "dim_head", "dropout")
-    )
-    | {"emb_dropout": 0.0},
-    "action_encoder": dict.fromkeys(("input_dim", "smoothed_dim", "emb_dim", "mlp_scale")),
     "projector": dict.fromkeys(("input_dim", "hidden_dim", "output_dim", "norm_fn")),
     "pred_proj": dict.fromkeys(("input_dim", "hidden_dim", "output_dim", "norm_fn")),
 }
@@ -82,23 +102,23 @@ def rename(tensors: dict[str, Tensor], rules: tuple[tuple[str, str], ...]) -> di
     return renamed
 
 
-def import_release(source: str | Path, task: str, actions: Callable[[int], ActionSpec]) -> World:
+def import_release(source: str | Path, task: str, actions: Callable[[int], ActionSpec], release: Release) -> World:
     """A folder, or a Hugging Face id, as a frozen world. `actions` makes their specification for a block's length,
     which the checkpoint knows; the statistics are its training dataset's."""
     folder = fetch_release(source)
     config_path = folder / "config.json"
     if not config_path.exists():
         raise ValueError(
-            f"{folder} has no config.json; a LeWM release is config.json with weights.pt or *.safetensors."
+            f"{folder} has no config.json; a {release.family} release is config.json with weights.pt or *.safetensors."
         )
-    model = model_config(read_json(config_path), str(config_path))
+    model = model_config(read_json(config_path), str(config_path), release)
     action_dim = actions(1).dim
     if model.block_dim % action_dim:
         raise ValueError(
             f"{config_path} has action blocks of {model.block_dim} numbers, which actions of size {action_dim} do not "
             f"divide. Is {task!r} the task that this checkpoint was trained on?"
         )
-    world = World.build(WorldSpec("lewm", task, model, actions(model.block_dim // action_dim)))
+    world = World.build(WorldSpec(release.family, task, model, actions(model.block_dim // action_dim)))
     tensors, file = _read_weights(folder)
     load_strictly(world.model, rename(tensors, _OLD_TO_NEW), str(file))
     return world
@@ -134,58 +154,95 @@ def _is_dict(value: Any) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict)
 
 
-def model_config(config: Any, source: str) -> LeWMConfig:
+def model_config(config: Any, source: str, release: Release) -> Any:
     """Reads sizes out of a hydra config without instantiating anything."""
     if not _is_dict(config):
         raise ValueError(f"{source} is not a mapping of model parts.")
-    _check_parts(config, "", source)
-    parts = {
-        name: _part(config, name, source)
-        for name in ("encoder", "predictor", "action_encoder", "projector", "pred_proj")
-    }
+    _check_parts(config, "", source, release)
+    names = ("encoder", "predictor", "action_encoder", "projector", "pred_proj")
+    parts = {name: _part(config, name, source) for name in names}
     predictor, action, projector = parts["predictor"], parts["action_encoder"], parts["projector"]
-    latent = _whole(predictor, "input_dim", source)
+    latent = whole(predictor, "input_dim", source)
     same = {
         "predictor.hidden_dim": predictor.get("hidden_dim", latent),
         "predictor.output_dim": predictor.get("output_dim") or latent,
         "action_encoder.emb_dim": action.get("emb_dim", 10),
+        "action_encoder.latent_dim": action.get("latent_dim") or latent,
         "projector.output_dim": projector.get("output_dim") or projector.get("input_dim"),
         "pred_proj.output_dim": parts["pred_proj"].get("output_dim") or parts["pred_proj"].get("input_dim"),
     }
     different = {name: value for name, value in same.items() if value != latent}
     if different or parts["pred_proj"].get("hidden_dim") != projector.get("hidden_dim"):
         raise ValueError(
-            f"{source}: this LeWM variant is not supported: predictor.input_dim is {latent}, but "
+            f"{source}: this {release.family} variant is not supported: predictor.input_dim is {latent}, but "
             f"{different or 'the two '}{'' if different else 'projectors differ in hidden_dim'}. "
             "All latent sizes must agree."
         )
-    return LeWMConfig(
-        encoder=_vit_config(parts["encoder"], source),
-        block_dim=_whole(action, "input_dim", source),
-        context=_whole(predictor, "num_frames", source),
-        latent=latent,
-        depth=_whole(predictor, "depth", source),
-        heads=_whole(predictor, "heads", source),
-        head_dim=int(predictor.get("dim_head", 64)),
-        mlp=_whole(predictor, "mlp_dim", source),
-        dropout=float(predictor.get("dropout", 0.0)),
-        projector=_whole(projector, "hidden_dim", source),
-        action_smooth=int(action.get("smoothed_dim", 10)),
-        action_mlp=int(action.get("mlp_scale", 4)),
-    )
+    return release.read(parts, source)
 
 
-def _check_parts(value: Any, place: str, source: str) -> None:
+def shared_sizes(parts: Parts, source: str) -> dict[str, Any]:
+    """Of encoder, projectors and actions, which all of these families have."""
+    predictor, action = parts["predictor"], parts["action_encoder"]
+    return {
+        "encoder": _vit_config(parts["encoder"], source),
+        "block_dim": whole(action, "input_dim", source),
+        "latent": whole(predictor, "input_dim", source),
+        "depth": whole(predictor, "depth", source),
+        "mlp": whole(predictor, "mlp_dim", source),
+        "dropout": float(predictor.get("dropout", 0.0)),
+        "projector": whole(parts["projector"], "hidden_dim", source),
+        "action_mlp": int(action.get("mlp_scale", 4)),
+    }
+
+
+def read_sizes(parts: Parts, source: str) -> dict[str, Any]:
+    """LeWM's."""
+    predictor = parts["predictor"]
+    return shared_sizes(parts, source) | {
+        "context": whole(predictor, "num_frames", source),
+        "heads": whole(predictor, "heads", source),
+        "head_dim": int(predictor.get("dim_head", 64)),
+        "action_smooth": int(parts["action_encoder"].get("smoothed_dim", 10)),
+    }
+
+
+def write_sizes(model: LeWMConfig) -> Parts:
+    return {
+        "predictor": {
+            "num_frames": model.context,
+            "input_dim": model.latent,
+            "hidden_dim": model.latent,
+            "output_dim": model.latent,
+            "depth": model.depth,
+            "heads": model.heads,
+            "dim_head": model.head_dim,
+            "mlp_dim": model.mlp,
+            "dropout": model.dropout,
+        },
+        "action_encoder": {
+            "input_dim": model.block_dim,
+            "smoothed_dim": model.action_smooth,
+            "emb_dim": model.latent,
+            "mlp_scale": model.action_mlp,
+        },
+    }
+
+
+def _check_parts(value: Any, place: str, source: str, release: Release) -> None:
     if _is_dict(value):
         target = value.get("_target_")
-        if target is not None and target not in ALLOWED_TARGETS.get(place, ()):
+        allowed = release.targets.get(place, ())
+        if target is not None and target not in allowed:
+            other = family_of_release(target) if place == "" else None
+            advice = f" It seems to be a checkpoint of the family {other!r}: use --family {other}." if other else ""
             raise ValueError(
-                f"{source}: {place or 'the model'} names the class {target!r}, which is not on the list of known LeWM "
-                f"parts ({', '.join(ALLOWED_TARGETS.get(place, ())) or 'none here'}). Nothing was loaded."
+                f"{source}: {place or 'the model'} names the class {target!r}, which is not on the list of known "
+                f"{release.family} parts ({', '.join(allowed) or 'none here'}). Nothing was loaded.{advice}"
             )
         for name, inner in value.items():
-            _check_parts(inner, f"{place}.{name}".lstrip("."), source)
-            known = KNOWN_KEYS.get(place, {name: None})
+            _check_parts(inner, f"{place}.{name}".lstrip("."), source, release)
+            known = (KNOWN_KEYS | release.known).get(place, {name: None})
             if not name.startswith("_") and (name not in known or known[name] not in (None, inner)):
                 raise ValueError(
                     f"{source}: {place}.{name} is {inner!r}. Our modules know {place}'s {', '.join(known)}"
@@ -194,20 +251,20 @@ def _check_parts(value: Any, place: str, source: str) -> None:
                 )
     elif isinstance(value, list):
         for inner in cast(list[Any], value):
-            _check_parts(inner, f"{place}[]", source)
+            _check_parts(inner, f"{place}[]", source, release)
 
 
 def _part(config: dict[str, Any], name: str, source: str) -> dict[str, Any]:
     part = config.get(name)
     if not _is_dict(part):
         raise ValueError(
-            f"{source} has no part {name!r}; a LeWM config has encoder, predictor, "
+            f"{source} has no part {name!r}; a release's config has encoder, predictor, "
             "action_encoder, projector, pred_proj."
         )
     return part
 
 
-def _whole(part: dict[str, Any], name: str, source: str) -> int:
+def whole(part: dict[str, Any], name: str, source: str) -> int:
     value = part.get(name)
     if not isinstance(value, int) or value <= 0:
         raise ValueError(f"{source}: {name!r} must be a positive whole number; found {value!r}.")
@@ -220,12 +277,12 @@ def _vit_config(encoder: dict[str, Any], source: str) -> ViTConfig:
         if not _is_dict(inner):
             raise ValueError(f"{source}: encoder.config must be the settings of a ViT; found {inner!r}.")
         width, depth, heads = (
-            _whole(inner, n, source) for n in ("hidden_size", "num_hidden_layers", "num_attention_heads")
+            whole(inner, n, source) for n in ("hidden_size", "num_hidden_layers", "num_attention_heads")
         )
         size, patch, ratio = (
             inner.get("image_size", 224),
             inner.get("patch_size", 16),
-            _whole({"intermediate_size": 3072} | inner, "intermediate_size", source) // width,  # transformers' default
+            whole({"intermediate_size": 3072} | inner, "intermediate_size", source) // width,  # transformers' default
         )
     else:
         if encoder.get("size", "tiny") not in VIT_SIZES:
@@ -235,7 +292,7 @@ def _vit_config(encoder: dict[str, Any], source: str) -> ViTConfig:
     return ViTConfig(frame_size=size, patch=patch, width=width, depth=depth, heads=heads, mlp_ratio=ratio)
 
 
-def export_release(world: World, folder: Path, names: str = "new") -> None:
+def export_release(world: World, folder: Path, names: str = "new", *, release: Release) -> None:
     """Writes what stable-worldmodel's `load_pretrained` loads. `names`: ViT parameters as transformers >= 5.9 ('new')
     or earlier ('old') calls them."""
     if names not in ("new", "old"):
@@ -247,14 +304,15 @@ def export_release(world: World, folder: Path, names: str = "new") -> None:
             "Only worlds with a ViT encoder can be written in stable-worldmodel's format; this one has a keypoint "
             "encoder, which stable-worldmodel does not know."
         )
+    sizes = release.write(model)
     mlp = {
-        "_target_": f"{_LEWM}.module.MLP",
+        "_target_": release.part("MLP")[0],
         "hidden_dim": model.projector,
         "output_dim": model.latent,
         "norm_fn": {"_target_": "torch.nn.BatchNorm1d", "_partial_": True},
     }
     config = {
-        "_target_": f"{_LEWM}.LeWM",
+        "_target_": release.model[0],
         "encoder": {
             "_target_": "transformers.ViTModel",
             "add_pooling_layer": False,
@@ -269,29 +327,37 @@ def export_release(world: World, folder: Path, names: str = "new") -> None:
                 "patch_size": encoder.patch,
             },
         },
-        "predictor": {
-            "_target_": f"{_LEWM}.module.Predictor",
-            "num_frames": model.context,
-            "input_dim": model.latent,
-            "hidden_dim": model.latent,
-            "output_dim": model.latent,
-            "depth": model.depth,
-            "heads": model.heads,
-            "dim_head": model.head_dim,
-            "mlp_dim": model.mlp,
-            "dropout": model.dropout,
-        },
-        "action_encoder": {
-            "_target_": f"{_LEWM}.module.Embedder",
-            "input_dim": model.block_dim,
-            "smoothed_dim": model.action_smooth,
-            "emb_dim": model.latent,
-            "mlp_scale": model.action_mlp,
-        },
+        "predictor": {"_target_": release.part(release.predictor)[0], **sizes["predictor"]},
+        "action_encoder": {"_target_": release.part("Embedder")[0], **sizes["action_encoder"]},
         "projector": {**mlp, "input_dim": encoder.width},
         "pred_proj": {**mlp, "input_dim": model.latent},
     }
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in world.model.state_dict().items()}
+    state = world.model.state_dict()
+    known = [name for name in state if name.split(".")[0] in config]  # what only training uses stays here
+    tensors = {name: state[name].detach().cpu().contiguous() for name in known}
     with atomic_path(folder / "weights.pt") as temporary:
         torch.save(rename(tensors, _NEW_TO_OLD) if names == "old" else tensors, temporary)
     write_json(folder / "config.json", config)
+
+
+LEWM_KEYS: dict[str, Mapping[str, Any]] = {
+    "predictor": dict.fromkeys(
+        ("num_frames", "input_dim", "hidden_dim", "output_dim", "depth", "heads", "mlp_dim", "dim_head", "dropout")
+    )
+    | {"emb_dropout": 0.0},
+    "action_encoder": dict.fromkeys(("input_dim", "smoothed_dim", "emb_dim", "mlp_scale")),
+}
+_LEWM = "stable_worldmodel.wm.lewm"
+LEWM = Release(
+    "lewm",
+    (f"{_LEWM}.LeWM", f"{_LEWM}.lewm.LeWM", f"{_LEWM}.JEPA", f"{_LEWM}.module.JEPA", "jepa.JEPA"),
+    f"{_LEWM}.module",
+    lambda parts, source: LeWMConfig(**read_sizes(parts, source)),
+    write_sizes,
+    LEWM_KEYS,
+    earlier={
+        "Predictor": (f"{_LEWM}.module.ARPredictor", "module.ARPredictor"),
+        "Embedder": ("module.Embedder",),
+        "MLP": ("module.MLP",),
+    },
+)

@@ -1,0 +1,1 @@
+"""PLDM: LeWM's network, trained with variance-covariance regularization and inverse dynamics."""
