@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+import own_families
 import pytest
 
+from leplanner.core.config import changed
 from leplanner.pipeline.presets import RECIPES, SCALES, get_preset
 from leplanner.tasks import TASKS
+from leplanner.worlds import FAMILIES, register_world
 
 NAMES = tuple(TASKS)
 
@@ -122,3 +125,19 @@ def test_a_task_without_presets_of_its_own_gets_the_generic_ones():
     assert (preset.training.tracking_weight, preset.training.smooth_weight) == (0.0, 3e-3)
     assert preset.on_policy.rounds == 0
     assert preset.network.encoder.extra_convolutions > 0
+
+
+def test_a_task_changes_sizes_wherever_a_family_has_them(forgets_registrations):
+    """TwoRoom's one dot needs no extra convolution, whoever's keypoint encoder it is; other networks stay untouched."""
+    register_world(own_families.TOKENS)
+    unchanged, adjusted = set(), set()
+    for family in FAMILIES:
+        general = get_preset(replace(TASKS["tworoom"], networks={}), family=family).network
+        network = get_preset(TASKS["tworoom"], family=family).network
+        if network == general:
+            unchanged.add(family)
+        else:
+            assert network == changed(general, extra_convolutions=0)
+            adjusted.add(family)
+    assert adjusted >= {"lewm", "pldm"}
+    assert own_families.TOKENS.name in unchanged

@@ -160,6 +160,17 @@ def test_statistics_are_of_the_whole_batch(model, window):
         assert part[name] == whole[name] != alone[name]
 
 
+def test_statistics_are_in_full_precision_under_autocast(window):
+    """Only the networks may round."""
+    model, (latents, blocks) = PLDM(SMALL).eval(), (part.float() for part in window)
+    expected = losses(model, latents, blocks, PLDMObjective())
+    with torch.autocast("cpu", torch.bfloat16):
+        actual = losses(model, latents, blocks, PLDMObjective())
+    assert all(actual[name] == expected[name] for name in ("similarity", "std", "cov", "std_time", "cov_time"))
+    assert {term.dtype for term in actual.values()} == {torch.float32}
+    torch.testing.assert_close(actual["loss"], expected["loss"], rtol=1e-2, atol=0)
+
+
 def test_a_term_without_weight_moves_nothing(model, window):
     latents, blocks = window
     latents.requires_grad_(True)

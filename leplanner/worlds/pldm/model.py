@@ -57,8 +57,9 @@ class PLDM(LeWM):
         terms = {
             "prediction": (predicted - latents[:, 1:]).square().mean(),
             "similarity": (latents[:, 1:] - latents[:, :-1]).square().mean(),
-            **vicreg(gather(latents)),
         }
+        with torch.autocast(latents.device.type, enabled=False):  # covariances would be rounded to a 256th
+            terms |= vicreg(gather(latents))
         if self.inverse is not None:
             terms["inverse"] = (self.inverse(latents).to(blocks) - blocks).square().mean()
         weights = {name: getattr(objective, f"{name}_weight") for name in terms if name != "prediction"}
