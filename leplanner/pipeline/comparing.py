@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..artifacts import atomic_path, command_line, provenance, write_json
+from ..artifacts import atomic_path, command_line, is_whole, provenance, read_artifact, write_json
 from ..control.methods import DEFAULT, METHODS, MethodInputs, SearchBudget
 from ..data.cache import open_cache
 from ..data.episodes import split
@@ -113,6 +113,7 @@ def run_comparison(
         gather = collect(task, rivals[0].preset, data, executor, show)
         run_stages([gather], paths.minutes, lambda number, stage: on_stage(stage.name))
     manifest = _shared_trials(task, data, out, options)
+    _check_worlds(rivals, manifest.data_digest, data)
     evaluated: list[Evaluated] = []
     for rival in rivals:
         plan = rival.stages(task, data, runtime, show)
@@ -166,6 +167,18 @@ def _check(rivals: Sequence[Rival], options: CompareOptions) -> None:
     collected = {rival.name: rival.preset.collect for rival in rivals}
     if options.data is None and len(set(collected.values())) > 1:
         raise ValueError(f"All families learn from the same data, but their presets collect other data: {collected}.")
+
+
+def _check_worlds(rivals: Sequence[Rival], digest: str, data: Path) -> None:
+    """Worlds that are there already are of this data; other settings are refused where they would be trained."""
+    for rival in rivals:
+        folder = rival.paths.world
+        known = read_artifact(folder, "world")["provenance"]["inputs"].get("data") if is_whole(folder) else digest
+        if known != digest:
+            raise ValueError(
+                f"{folder} was trained on data {str(known)[:12]}; this comparison is on {data} ({digest[:12]}). Choose "
+                f"another --base, give --data, or delete {rival.paths.base} to train {rival.name} again."
+            )
 
 
 def _shared_trials(task: Task, data: Path, out: Path, options: CompareOptions) -> Manifest:

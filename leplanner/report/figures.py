@@ -11,7 +11,8 @@ from typing import Any
 from ..artifacts import atomic_path
 from ..control.methods import BLACK, BLUE, GRAY, METHODS, SKY, VERMILION
 from ..evaluation.metrics import HEADLINE
-from .tables import Evaluation, MethodRow, method_title, metric_title
+from .comparison import planner_title
+from .tables import Evaluation, MethodRow, metric_title
 
 COLUMN_IN = 3.4
 HELD = "held"  # the metric that is drawn beside the headline
@@ -275,12 +276,14 @@ def family_comparison(report: dict[str, Any], title: str) -> Any:
     panels[0].set_yticks(range(len(families)), [family["name"] for family in families])
     panels[0].set_ylim(len(families) - 0.5, -0.5)  # the first on top
     last.set_xscale("log")
+    last.xaxis.set_major_formatter("{x:g}")
     last.set_xlabel("ms a decision")
     for axes in (*panels, last):
         for place in range(1, len(families)):
             axes.axhline(place - 0.5, color=GRAY, lw=0.3)
-    for name in drawn:
-        last.plot([], [], "s", ms=5, color=color[name], label=method_title(name, report["settings"]))
+    for shade in dict.fromkeys(color.values()):  # searches share one
+        names = ", ".join(planner_title(report, name) for name in drawn if color[name] == shade)
+        last.plot([], [], "s", ms=5, color=shade, label=names)
     for metric in (HEADLINE, HELD):
         fill = BLACK if metric == HEADLINE else "white"
         panels[0].plot([], [], "o", ms=4, color=BLACK, mfc=fill, label=metric_title(metric))
