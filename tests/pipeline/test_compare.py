@@ -11,9 +11,11 @@ import pytest
 import torch
 
 from leplanner.artifacts import read_json, read_lines
+from leplanner.cli import options
 from leplanner.cli.main import main
 from leplanner.control.methods import DEFAULT, METHODS, MethodInputs, SearchBudget
 from leplanner.core.config import changed
+from leplanner.evaluation import runner
 from leplanner.evaluation.latency import measure_side_by_side
 from leplanner.evaluation.manifest import load_manifest
 from leplanner.evaluation.runner import TrialRow
@@ -42,12 +44,30 @@ def short_preset(*choice):
     return replace(preset, **parts, planner=PlannerConfig(width=16, depth=1, heads=2, dropout=0.0))
 
 
+class Here:
+    """An executor that starts no process: importing everything again would take longer than the trials."""
+
+    concurrency = 1
+
+    def run(self, work, jobs):
+        return map(work, jobs)
+
+
 @pytest.fixture(scope="module")
-def compared(tworoom_file, tmp_path_factory, forgets_registrations):
+def cheap():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparing, "get_preset", short_preset)
+        patch.setattr(options, "make_executor", lambda workers: Here())
+        yield
+    runner._worker.clear()
+
+
+@pytest.fixture(scope="module")
+def compared(tworoom_file, tmp_path_factory, cheap, forgets_registrations):
     """A comparison that was interrupted in its second family, and run again: where, its words, and what each call
     trained."""
     base = tmp_path_factory.mktemp("compare")
-    words = ["compare", "tworoom", "--scale", "tiny", "--families", ",".join(FAMILIES.values()), "--workers", "1"]
+    words = ["compare", "tworoom", "--scale", "tiny", "--families", ",".join(FAMILIES.values())]
     words += ["--base", str(base), "--data", str(tworoom_file), "--trials", str(TRIALS)]
     words += ["--search-trials", str(SEARCH_TRIALS), "--samples", str(SAMPLES), "--rounds", str(ROUNDS)]
     trained: list[list[str]] = []
@@ -63,7 +83,6 @@ def compared(tworoom_file, tmp_path_factory, forgets_registrations):
         return finetune(task, world, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparing, "get_preset", short_preset)
         patch.setattr(loop, "_run", recorded)
         patch.setattr(stages, "finetune", interrupted)
         trained.append([])
@@ -88,7 +107,6 @@ def test_a_finished_comparison_only_takes_the_time_again(compared, monkeypatch, 
     base, words, _ = compared
     before = read_json(base / "comparison" / "comparison.json")
     rows = {family: (base / "families" / family / "comparison" / "rows.jsonl").read_text() for family in FAMILIES}
-    monkeypatch.setattr(comparing, "get_preset", short_preset)
     monkeypatch.setattr(loop, "_run", None)
     capsys.readouterr()
     assert main([*words, "--json"]) == 0
@@ -168,7 +186,6 @@ def test_no_search_is_a_quick_look_and_more_trials_continue(compared, tmp_path, 
     base, words, _ = compared
     shutil.copytree(base / "families", tmp_path / "families")
     shutil.copytree(base / "comparison", tmp_path / "comparison")
-    monkeypatch.setattr(comparing, "get_preset", short_preset)
     monkeypatch.setattr(loop, "_run", None)
     words = [*words, "--search-trials", "0", "--trials", str(TRIALS + 1), "--families", "own_families:LINEAR"]
     words[words.index("--base") + 1] = str(tmp_path)
@@ -179,9 +196,7 @@ def test_no_search_is_a_quick_look_and_more_trials_continue(compared, tmp_path, 
     assert {(row["method"], row["trials"]) for row in family["methods"]} == {(DEFAULT, TRIALS + 1)}
     assert family["minus_own"] == family["minus_first"] == {}
     kept = [row for row in rows_of(tmp_path, "linear") if row.trial < TRIALS]
-    assert [replace(row, manifest="") for row in kept] == [
-        replace(row, manifest="") for row in rows_of(base, "linear")
-    ]
+    assert [replace(row, manifest="") for row in kept] == [replace(row, manifest="") for row in rows_of(base, "linear")]
 
 
 def made_up(method: str, outcomes: list[bool]) -> list[TrialRow]:
