@@ -13,7 +13,7 @@ from torch import Tensor
 from ..control.methods import SearchBudget
 from ..control.policy import Array, Request, TransitionCounter
 from ..core.actions import ActionSpec
-from ..core.dynamics import Dynamics
+from ..core.dynamics import Dynamics, predictor_calls
 from ..core.problem import PlanProblem
 from ..planner.fast import fast_dynamics
 from ..planner.model import LePlanner
@@ -42,6 +42,7 @@ class SearchPolicy:
         actions = self.actions = model.actions
         self.name, self.frames = kind, model.context
         self.counter = TransitionCounter(fast_dynamics(dynamics) if budget.compiled else dynamics)
+        self.calls_per_rollout = predictor_calls(dynamics, model.config.horizon)
         self.cost = _Cost(self.counter, actions)
         self.solver = _make_solver(kind, self.cost, budget, elites)
         low, high = (actions.center - actions.scale).numpy(), (actions.center + actions.scale).numpy()
@@ -54,6 +55,10 @@ class SearchPolicy:
     @property
     def transitions(self) -> int:
         return self.counter.transitions
+
+    @property
+    def calls(self) -> int:
+        return self.counter.rollouts * self.calls_per_rollout
 
     def decide(self, request: Request) -> Array:
         return self.actions.raw_actions(self.plan(request.problem, request.seeds, request.remaining_plan))

@@ -81,6 +81,7 @@ class Row:
     plan_ms_p95: float
     transitions: int  # of the predictor, a problem
     repeats: int
+    calls: int | None = None  # predictor calls one after another, where the method says so
 
 
 def random_planner(task: Task, scale: str, family: str = "lewm") -> Planner:

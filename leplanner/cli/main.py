@@ -36,6 +36,7 @@ GROUPS = {
         "report": "report:Report",
         "diagnose": "diagnose:Diagnose",
         "ablate": "ablate:Ablate",
+        "compare": "compare:Compare",
         "world probe": "world:WorldProbe",
         "bench plan": "bench:BenchPlan",
         "bench world": "bench:BenchWorld",

@@ -14,7 +14,7 @@ from .options import MaybePath, Out, Output
 
 @dataclass(frozen=True)
 class Report:
-    """Draw evaluations, diagnostics and ablations as one self-contained HTML page.
+    """Draw evaluations, diagnostics, ablations and comparisons as one self-contained HTML page.
 
     Tables, figures, videos of the trials that were recorded, and a browser of all trials. Evaluations of one task at
     several goal offsets also give its reach.
@@ -23,7 +23,7 @@ class Report:
     """
 
     runs: Annotated[tuple[Path, ...], Positional, arg(metavar="FOLDER ...")]
-    """folders that `leplanner evaluate`, `diagnose` or `ablate` made; videos are there when it ran with --videos N"""
+    """folders that `leplanner evaluate`, `diagnose`, `ablate` or `compare` made; videos are there with --videos N"""
     out: MaybePath = None
     """the page to write (default: report.html in the first folder)"""
     figures: MaybePath = None

@@ -26,7 +26,10 @@ class Request:
 
 
 class Policy(Protocol):
-    """Decides for a batch. Rows must not influence each other."""
+    """Decides for a batch. Rows must not influence each other.
+
+    One that imagines may also say `calls`: predictor calls one after another for one problem, so far.
+    """
 
     @property
     def name(self) -> str: ...
@@ -45,14 +48,16 @@ class Policy(Protocol):
 
 
 class TransitionCounter:
-    """Counts predictor transitions, one for each plan of a batch and block: the cost of a plan, wherever it is made."""
+    """Counts predictor transitions, one for each plan of a batch and block: the cost of a plan, wherever it is made.
+    And rollouts, each of them a whole batch."""
 
     def __init__(self, dynamics: Dynamics):
-        self.dynamics, self.transitions = dynamics, 0
+        self.dynamics, self.transitions, self.rollouts = dynamics, 0, 0
         self.latent: LatentSpec = dynamics.latent
 
     def rollout(self, context: Tensor, past_blocks: Tensor, plan: Tensor) -> Tensor:
         self.transitions += plan.shape[0] * plan.shape[1]
+        self.rollouts += 1
         return self.dynamics.rollout(context, past_blocks, plan)
 
     def distance(self, latents: Tensor, goal: Tensor) -> Tensor:
@@ -67,7 +72,7 @@ class PlannerPolicy:
     stride = None
 
     def __init__(self, planner: Planner, reuse: bool = False):
-        self.planner, self.reuse, self.transitions = planner, reuse, 0
+        self.planner, self.reuse, self.transitions, self.calls = planner, reuse, 0, 0
         self.name = "leplanner-reuse" if reuse else "leplanner"
         self.frames = planner.model.context
 
@@ -75,8 +80,10 @@ class PlannerPolicy:
         problem = request.problem
         plan = self.planner.plan(problem)
         self.transitions += self.planner.transitions_per_plan * len(plan.blocks)
+        self.calls += self.planner.calls_per_plan
         if self.reuse and request.remaining_plan is not None:
             self.transitions += plan.distances.numel()
+            self.calls += self.planner.calls_per_rollout
             plan = select_better_plan(self.planner, problem, plan, request.remaining_plan)
         return self.planner.model.actions.raw_actions(plan.blocks)
 

@@ -3,7 +3,9 @@
 Optional capabilities are asked for by name, never guessed from a class:
 `prepare(context, past_blocks)` returns a function of the plan and computes there what all plans of a problem share;
 `fast(compiled, options)` returns an equal of the dynamics, rearranged for speed;
-`onnx_rollout(graph)` and `onnx_encoder(graph, frames)` lay the model out as ONNX nodes.
+`onnx_rollout(graph)` and `onnx_encoder(graph, frames)` lay the model out as ONNX nodes;
+`predictor_calls(horizon)` says how many predictor calls one after another a rollout of so many blocks takes, where that
+is not one a block.
 A world without them trains, plans, evaluates and exports through the general path.
 """
 
@@ -46,6 +48,12 @@ class Dynamics(Protocol):
 def capability(dynamics: object, name: str) -> Callable[..., Any] | None:
     """What a world offers under this name, if it does."""
     return getattr(dynamics, name, None)
+
+
+def predictor_calls(dynamics: object, horizon: int) -> int:
+    """One after another, of a rollout of so many blocks: one a block, unless the world says otherwise."""
+    count = capability(dynamics, "predictor_calls")
+    return horizon if count is None else int(count(horizon))
 
 
 def compiled_region(function: Callable[..., Any], options: dict[str, Any] | None = None) -> Callable[..., Any]:

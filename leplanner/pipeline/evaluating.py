@@ -55,25 +55,34 @@ class Evaluated:
     def raised(self) -> list[TrialRow]:
         return [row for row in self.rows if row.error is not None]
 
+    def require_all(self) -> None:
+        """For results that must not leave a trial out."""
+        if self.raised:
+            raise ValueError(
+                f"{len(self.raised)} trials raised an error ({self.raised[0].error}); run the same command to try "
+                "them again."
+            )
 
-def new_manifest(task: Task, data: Path, spec: WorldSpec, draw: Draw) -> Manifest:
-    """With histories in the blocks and context of a world."""
+
+def new_manifest(task: Task, data: Path, spec: WorldSpec | None, draw: Draw) -> Manifest:
+    """With histories in the blocks and context of a world; without any, and so for every world, if none is given."""
+    episodes = open_episodes(data, task, in_memory=False)
     return draw_manifest(
         task,
-        open_episodes(data, task, in_memory=False),
+        episodes,
         draw.trials,
         draw.seed,
         draw.protocol,
         draw.offset,
         draw.budget,
-        block=spec.actions.block,
-        context=spec.context,
+        block=spec.actions.block if spec else episodes.steps_per_row,
+        context=spec.context if spec else 1,
         simulator=task.simulate,
     )
 
 
 def find_manifest(
-    folder: Path, task: Task, data: Path, spec: WorldSpec, draw: Draw, bundle: Path | None = None
+    folder: Path, task: Task, data: Path, spec: WorldSpec | None, draw: Draw, bundle: Path | None = None
 ) -> tuple[Manifest, str]:
     """The trials, and where they are from: those that the folder has; else those that the bundle, if one is given, was
     measured on, if they are of this protocol, offset, budget and seed; else a new draw from the dataset."""
@@ -120,7 +129,7 @@ def _frozen_manifest(path: Path, setting: Setting, trials: int) -> Manifest:
 
 
 def grow_manifest(
-    folder: Path, task: Task, data: Path, spec: WorldSpec, draw: Draw, bundle: Path | None = None
+    folder: Path, task: Task, data: Path, spec: WorldSpec | None, draw: Draw, bundle: Path | None = None
 ) -> None:
     """More trials for a folder that has some: the same draw, continued. A draw's first trials do not depend on how many
     follow, so the folder becomes what it would have been had all been drawn at once, and its rows stay."""
@@ -192,6 +201,7 @@ def evaluate_folder(
     show: Show = silent,
     title: str = "",
     named_data: bool = False,  # trials must be of `data`, also where the bundle brings its own
+    shared: Path | None = None,  # a folder whose manifest it must be, whatever the bundle brings
     say: Callable[[str], None] = lambda text: None,  # told which trials are used
 ) -> Evaluated:
     """Run what is missing, and write OUT/summary.json. The reference is the first method unless it is named."""
@@ -199,13 +209,18 @@ def evaluate_folder(
     reference = METHODS.get(reference).name if reference else methods[0]
     if reference not in methods:
         raise ValueError(f"The reference {reference!r} is not among the methods {', '.join(methods)}.")
-    spec, brings = load_bundle(bundle).world.spec, None if named_data else bundle
+    spec, brings = load_bundle(bundle).world.spec, shared or (None if named_data else bundle)
     grow_manifest(folder, task, data, spec, draw, brings)
     manifest, source = find_manifest(folder, task, data, spec, draw, brings)
     if named_data and manifest.data_digest != (digest := open_episodes(data, task, in_memory=False).digest):
         raise ValueError(
             f"{folder / MANIFEST} was drawn from data {manifest.data_digest[:12]}, not from {data} ({digest[:12]}). "
             "Choose another --out, or leave --data out to use those trials."
+        )
+    if shared is not None and manifest.digest != load_manifest(shared / MANIFEST).digest:
+        raise ValueError(
+            f"{folder / MANIFEST} holds other trials than {shared / MANIFEST}, which all share. Delete {folder}, or "
+            "choose another --out."
         )
     say(f"{task.name}: {draw.trials} of {len(manifest.trials)} trials of manifest {manifest.digest[:12]}, {source}")
     with show(title or f"evaluate {task.name}", "trials") as update:

@@ -67,6 +67,10 @@ class RunPaths:
         return self.base / "ablation"
 
     @property
+    def comparison(self) -> Path:
+        return self.base / "comparison"
+
+    @property
     def measured(self) -> Path:
         """The evaluation that a run's bundle is shipped with."""
         return self.base / "measured"
@@ -89,6 +93,10 @@ class RunPaths:
     def round(self, number: int) -> RunPaths:
         """Of a planner that will collect on-policy data."""
         return RunPaths(self.base / f"round-{number}")
+
+    def family(self, name: str) -> RunPaths:
+        """Of one family of world models among several that are compared."""
+        return RunPaths(self.base / "families" / name)
 
     @property
     def latest_world(self) -> Path:

@@ -25,6 +25,7 @@ from ..worlds import load_world
 from . import stages
 from .bundle import make_bundle
 from .evaluating import Draw, evaluate_folder
+from .learning import collect, learn, train_world
 from .paths import RunPaths
 from .presets import Preset
 from .stage import Show, Stage, silent
@@ -59,11 +60,7 @@ def plan_run(
     data = options.data or paths.data
     plan: list[Stage] = []
     if options.data is None:
-        plan.append(
-            Stage(
-                "collect", (), data, lambda: stages.collect_data(task, preset.collect, data, None, None, executor, show)
-            )
-        )
+        plan.append(collect(task, preset, data, executor, show))
     if options.world is not None:
         source = options.world
         plan.append(
@@ -75,15 +72,7 @@ def plan_run(
             )
         )
     else:
-        network = (preset.family, preset.network, preset.objective, preset.world)
-        plan.append(
-            Stage(
-                "train world",
-                (data,),
-                paths.world,
-                lambda: stages.make_world(task, data, *network, paths.world, preset.block, runtime, show),
-            )
-        )
+        plan.append(train_world(task, preset, data, paths.world, runtime, show))
     finetunes = options.world is None and preset.finetune.optim.steps > 0
     folders, files = _rounds(preset, paths, options, data)
     world, parts = paths.world, {"World": paths.world}
@@ -94,7 +83,7 @@ def plan_run(
             plan.append(
                 _collect_on_policy(task, preset, earlier, files[number - 1], file, number, suffix, executor, show)
             )
-        made = _learned(task, preset, world, file, folder, finetunes, earlier, suffix, runtime, show)
+        made = learn(task, preset, world, file, folder, finetunes, earlier, suffix, runtime, show)
         plan += made.stages
         parts |= made.parts
         world = made.world
@@ -109,69 +98,6 @@ def plan_run(
         on_policy=tuple(files[1:]),
     )
     return [*plan, *_measured(task, preset, paths, world, data, options, making, runtime, executor, show)]
-
-
-@dataclass(frozen=True)
-class _Learned:
-    """The stages from a world and a dataset to a planner, and what they make."""
-
-    stages: list[Stage]
-    parts: dict[str, Path]
-    world: Path
-
-
-def _learned(
-    task: Task,
-    preset: Preset,
-    world: Path,
-    data: Path,
-    folder: RunPaths,
-    finetunes: bool,
-    earlier: RunPaths | None,  # where the planner that collected and its latents are
-    suffix: str,
-    runtime: Runtime,
-    show: Show,
-) -> _Learned:
-    used = folder.finetuned if finetunes else world
-    latents, density, planner = folder.latents, folder.density, folder.planner
-    known, init = (earlier.latents, earlier.planner) if earlier else (None, None)
-    finetune = preset.on_policy_finetune if earlier else preset.finetune
-    training = preset.on_policy_training if earlier else preset.training
-    plan = [
-        Stage(
-            "cache" + suffix,
-            (world, data),
-            latents,
-            lambda: stages.cache_latents(task, load_world(world), data, latents, known, runtime=runtime, show=show),
-        )
-    ]
-    if finetunes:
-        plan.append(
-            Stage(
-                "finetune world" + suffix,
-                (world, latents),
-                used,
-                lambda: stages.finetune(task, world, latents, finetune, used, runtime, show),
-            )
-        )
-    plan += [
-        Stage(
-            "density" + suffix,
-            (used, latents),
-            density,
-            lambda: stages.fit_density(task, used, latents, preset.density, density, runtime, show),
-        ),
-        Stage(
-            "train planner" + suffix,
-            (used, latents, density),
-            planner,
-            lambda: stages.make_planner(
-                task, used, latents, density, preset.planner, training, planner, runtime, init, show
-            ),
-        ),
-    ]
-    parts = {"Finetuned predictor" + suffix: used} if finetunes else {}
-    return _Learned(plan, parts | {"Density" + suffix: density, "Planner" + suffix: planner}, used)
 
 
 def _collect_on_policy(
@@ -218,11 +144,7 @@ def _measured(
         evaluated = evaluate_folder(
             task, paths.planner, data, draw, config, paths.measured, paths.baselines, None, executor, show
         )
-        if evaluated.raised:
-            raise ValueError(
-                f"{len(evaluated.raised)} trials raised an error ({evaluated.raised[0].error}); run the "
-                "same command to try them again."
-            )
+        evaluated.require_all()
         return Made(paths.measured, f"manifest {evaluated.manifest.digest[:12]}", evaluated.report)
 
     def bundle() -> Made:

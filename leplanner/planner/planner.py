@@ -21,7 +21,7 @@ from ..artifacts import (
     read_artifact,
     write_artifact,
 )
-from ..core.dynamics import Dynamics, imagination
+from ..core.dynamics import Dynamics, imagination, predictor_calls
 from ..core.problem import Plan, PlanProblem, PlanTrace
 from ..density.mixture import Density
 from ..worlds.base import World, WorldSpec, spec_from_format_1
@@ -83,6 +83,16 @@ class Planner:
     def transitions_per_plan(self) -> int:
         """Predictor transitions that a plan imagines: every draft and refinement, block by block."""
         return (self.model.config.refinements + 1) * self.model.config.horizon
+
+    @property
+    def calls_per_rollout(self) -> int:
+        """Predictor calls one after another to imagine one plan."""
+        return predictor_calls(self.dynamics, self.model.config.horizon)
+
+    @property
+    def calls_per_plan(self) -> int:
+        """Predictor calls one after another of every draft and refinement."""
+        return (self.model.config.refinements + 1) * self.calls_per_rollout
 
     @overload
     def plan(self, problem: PlanProblem, record: Literal["final"] = "final") -> Plan: ...

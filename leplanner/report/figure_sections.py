@@ -1,4 +1,4 @@
-"""Sections that are mostly figures: diagnostics, ablations, and success by distance of the goal."""
+"""Sections that are mostly figures: diagnostics, ablations, comparisons of families, success by goal distance."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..artifacts import read_json
+from ..evaluation.metrics import HEADLINE
 from ..tasks import get_task
 from . import figures, picture_figures
+from .comparison import difference_lines
 from .findings import show_p
-from .tables import Evaluation
+from .tables import Evaluation, metric_title
 
 PROFILED = ("arrival-hold", "fixed-terminal")  # variants whose arrival profiles are drawn beside each other
 Drawn = dict[str, tuple[str, Any]]  # name -> caption and figure
@@ -38,6 +40,8 @@ def read_section(folder: Path) -> Section | None:
     """Of a folder that is no evaluation."""
     if (folder / "ablation.json").exists():
         return _ablation(read_json(folder / "ablation.json"))
+    if (folder / "comparison.json").exists():
+        return _comparison(read_json(folder / "comparison.json"))
     if (folder / "imagined.json").exists():
         return _diagnostics(folder)
     return None
@@ -97,6 +101,18 @@ def _ablation(table: dict[str, Any]) -> Section:
         "(95 % bootstrap interval, exact McNemar p, not corrected for multiple comparisons)."
     )
     return Section(f"{name}: ablations", about, [_difference(row) for row in table["variants"][1:]], drawn)
+
+
+def _comparison(report: dict[str, Any]) -> Section:
+    title = get_task(report["task"]).title
+    figure = figures.family_comparison(report, title)
+    about = (
+        f"{report['trials']} trials of manifest {report['manifest'][:12]} ({report['search_trials']} of searches), "
+        f"data {report['data'][:12]}, {report['scale']} scale, {report['recipe']} recipe; the same for every family. "
+        f"Paired differences of {metric_title(HEADLINE)} success in points (95 % bootstrap interval, exact McNemar p)."
+    )
+    drawn: Drawn = {f"{report['task']}_families": ("Success and time by family and planner", figure)}
+    return Section(f"{title}: world models", about, difference_lines(report), drawn)
 
 
 def _diagnostics(folder: Path) -> Section:

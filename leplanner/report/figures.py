@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ..artifacts import atomic_path
-from ..control.methods import BLACK, BLUE, GRAY, SKY, VERMILION
+from ..control.methods import BLACK, BLUE, GRAY, METHODS, SKY, VERMILION
 from ..evaluation.metrics import HEADLINE
+from .comparison import planner_title
 from .tables import Evaluation, MethodRow, metric_title
 
 COLUMN_IN = 3.4
@@ -239,6 +240,54 @@ def hold_ablation(table: dict[str, Any], title: str) -> Any:
     left.set_xlabel("any-time success, %")
     right.set_xlabel("D*, where the closed loop settles")
     figure.legend(loc="outside lower center", ncols=max(1, len(intervals)))
+    figure.suptitle(title)
+    return figure
+
+
+@styled
+def family_comparison(report: dict[str, Any], title: str) -> Any:
+    """Families of world models, each with its own planner and with ours. Success at every replanning interval with its
+    95 % Wilson interval, filled at any time and hollow where it was held; and the time of a decision."""
+    from matplotlib.figure import Figure
+
+    families, timed = report["families"], report["latency"]["rows"]
+    replans = sorted({row["replan"] for family in families for row in family["methods"]})
+    drawn = list(dict.fromkeys(row["method"] for family in families for row in family["methods"]))
+    color = {name: METHODS.get(name).color if name in METHODS else GRAY for name in drawn}
+    figure = Figure(figsize=(2 * COLUMN_IN, 1.15 + 0.42 * len(families)), layout="constrained")
+    *panels, last = figure.subplots(1, len(replans) + 1, sharey=True)
+    for place, family in enumerate(families):
+        ours = [name for name in (report["leplanner"], family["own_planner"]) if name in drawn]
+        above = {name: place + 0.36 * (number - (len(ours) - 1) / 2) for number, name in enumerate(ours)}
+        for panel, m in zip(panels, replans, strict=True):
+            for row in family["methods"]:
+                for metric, offset in ((HEADLINE, -0.07), (HELD, 0.07)):
+                    if row["replan"] == m and metric in row["rates"]:
+                        fill = color[row["method"]] if metric == HEADLINE else "white"
+                        at = above[row["method"]] + offset
+                        _interval(panel, row["rates"][metric], at, color[row["method"]], fill)
+        for row in timed:
+            if row["family"] == family["name"]:
+                time = row["encode_ms"] + row["plan_ms"]
+                last.plot([time], [above[row["method"]]], "D", ms=4, color=color[row["method"]])
+    for panel, m in zip(panels, replans, strict=True):
+        panel.set_xlim(-3, 103)
+        panel.set_xlabel(f"success, %, m = {m}" if m else "success, %, every action")
+    panels[0].set_yticks(range(len(families)), [family["name"] for family in families])
+    panels[0].set_ylim(len(families) - 0.5, -0.5)  # the first on top
+    last.set_xscale("log")
+    last.xaxis.set_major_formatter("{x:g}")
+    last.set_xlabel("ms a decision")
+    for axes in (*panels, last):
+        for place in range(1, len(families)):
+            axes.axhline(place - 0.5, color=GRAY, lw=0.3)
+    for shade in dict.fromkeys(color.values()):  # searches share one
+        names = ", ".join(planner_title(report, name) for name in drawn if color[name] == shade)
+        last.plot([], [], "s", ms=5, color=shade, label=names)
+    for metric in (HEADLINE, HELD):
+        fill = BLACK if metric == HEADLINE else "white"
+        panels[0].plot([], [], "o", ms=4, color=BLACK, mfc=fill, label=metric_title(metric))
+    figure.legend(loc="outside lower center", ncols=len(drawn) + 2)
     figure.suptitle(title)
     return figure
 

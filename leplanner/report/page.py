@@ -29,8 +29,8 @@ COSTS = {  # column -> its title, and the cost that it shows
 
 
 def write_page(folders: list[Path], out: Path, title: str = "leplanner", figure_folder: Path | None = None) -> Path:
-    """`folders` are those that `leplanner evaluate`, `diagnose` and `ablate` made; figures are also kept in
-    `figure_folder`, as SVG and PNG."""
+    """`folders` are those that `leplanner evaluate`, `diagnose`, `ablate` and `compare` made; figures are also
+    kept in `figure_folder`, as SVG and PNG."""
     check_installed()
     measured, others, data = [], [], []
     comparable: dict[tuple[str, ...], list[Evaluation]] = defaultdict(list)  # one planner, one protocol

@@ -252,7 +252,7 @@ class World:
 
     def __getattr__(self, name: str) -> Any:
         """Capabilities are the network's to offer; see `core.dynamics`."""
-        if name in ("prepare", "fast", "onnx_rollout", "onnx_encoder"):
+        if name in ("prepare", "fast", "onnx_rollout", "onnx_encoder", "predictor_calls"):
             return capability(self.model, name)
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 

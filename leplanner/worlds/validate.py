@@ -68,25 +68,38 @@ def validate(model: Any, spec: WorldSpec, windows: WorldWindows, count: int = 25
 def probe_rows(
     model: Any, spec: WorldSpec, task: Task, episodes: Episodes, train: Array, held_out: Array, max_rows: int
 ) -> tuple[Array, Array, tuple[int, int]]:
+    """A probe of the weights as they are now: see `probe_latents`."""
+    model.eval()
+    device = next(model.parameters()).device
+
+    def encode(rows: Array) -> Array:
+        parts = [
+            model.encode(normalize(torch.as_tensor(read_frames(episodes, part)).to(device), spec)).float().cpu().numpy()
+            for part in np.split(rows, range(256, len(rows), 256))
+        ]
+        return np.concatenate(parts)
+
+    return probe_latents(encode, task, episodes, train, held_out, max_rows)
+
+
+def probe_latents(
+    latents_of: Callable[[Array], Array],  # rows (n,) -> (n, *Z)
+    task: Task,
+    episodes: Episodes,
+    train: Array,
+    held_out: Array,
+    max_rows: int,
+) -> tuple[Array, Array, tuple[int, int]]:
     """Ridge regression from latents to the state, fitted on training episodes and measured on held-out ones: the error
     and the spread of each quantity, and how many rows each side had."""
     if episodes.states is None:
         raise ValueError("A probe needs the physical state, but the dataset has no 'state' column.")
-    model.eval()
-    device = next(model.parameters()).device
     rng = np.random.default_rng(0)
     sides: list[tuple[Array, Array]] = []
     for chosen in (train, held_out):
         rows = np.sort(rng.permutation(episodes.episode_rows(chosen))[:max_rows])
-        parts = [
-            model.encode(normalize(torch.as_tensor(read_frames(episodes, part)).to(device), spec))
-            .float()
-            .flatten(1)
-            .cpu()
-            .numpy()
-            for part in np.split(rows, range(256, len(rows), 256))
-        ]
-        sides.append((np.concatenate(parts), task.probe(episodes.states[rows])))
+        latents = latents_of(rows)
+        sides.append((np.reshape(latents, (len(rows), -1)), task.probe(episodes.states[rows])))
     (x, y), (x_test, y_test) = sides
     rmse = np.sqrt(np.square(ridge(x, y)(x_test) - y_test).mean(axis=0))
     return rmse, y_test.std(axis=0), (len(x), len(x_test))
