@@ -1,0 +1,44 @@
+"""TD-MPC2 as a family: its sizes and loss weights at every scale."""
+
+from __future__ import annotations
+
+from ..base import WorldFamily
+from .model import TDMPC2, TDMPC2Config
+from .objective import TDMPC2Objective
+
+
+def _paper(block_dim: int, frame_size: int) -> TDMPC2Config:
+    """As stable-worldmodel builds it."""
+    return TDMPC2Config(frame_size=frame_size, block_dim=block_dim)
+
+
+def _compact(block_dim: int, frame_size: int) -> TDMPC2Config:
+    """Narrower heads, for CPUs."""
+    return TDMPC2Config(frame_size=frame_size, block_dim=block_dim, mlp=256)
+
+
+def _tiny(block_dim: int, frame_size: int) -> TDMPC2Config:
+    """One convolution less: four leave nothing of 32 px."""
+    return TDMPC2Config(
+        frame_size=frame_size,
+        block_dim=block_dim,
+        latent=32,
+        mlp=64,
+        channels=16,
+        kernels=(7, 5, 3),
+        strides=(2, 2, 2),
+    )
+
+
+NETWORKS = {"paper": _paper, "compact": _compact, "tiny": _tiny}
+
+FAMILY = WorldFamily(
+    name="tdmpc2",
+    title="TD-MPC2",
+    config=TDMPC2Config,
+    build=TDMPC2,
+    network=lambda scale, block_dim, frame_size: NETWORKS[scale](block_dim, frame_size),
+    objective=lambda scale: TDMPC2Objective(),
+    window=lambda network: network.train_blocks + 1,
+    own_planner="tdmpc2",
+)
