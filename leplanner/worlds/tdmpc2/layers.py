@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 LOG_STD_LOW, LOG_STD_HIGH = -10.0, 2.0  # of the policy
+LEAST_SPREAD = 1.0  # of values, as the authors have it: new critics' values are all alike, which must not be magnified
 
 
 class SimNorm(nn.Module):
@@ -112,7 +113,7 @@ class RunningScale(nn.Module):
     @torch.no_grad()
     def update(self, values: Tensor, rate: float) -> None:
         low, high = torch.quantile(values.float(), torch.tensor([0.05, 0.95], device=values.device))
-        self.value.lerp_((high - low).clamp(min=1e-4).to(self.value.dtype), rate)
+        self.value.lerp_((high - low).clamp(min=LEAST_SPREAD).to(self.value.dtype), rate)
 
     def forward(self, values: Tensor) -> Tensor:
         return values / self.value
