@@ -16,10 +16,10 @@ from leplanner.tasks.swm_runtime import import_swm
 from leplanner.worlds import World, WorldSpec
 from leplanner.worlds.tdmpc2 import objective as objective_module
 from leplanner.worlds.tdmpc2.layers import RunningScale, SimNorm, TwoHot, last_linear, mlp, squashed_gaussian
-from leplanner.worlds.tdmpc2.model import TDMPC2, TDMPC2Config
+from leplanner.worlds.tdmpc2.model import TDMPC2, CNNConfig, TDMPC2Config
 from leplanner.worlds.tdmpc2.objective import TDMPC2Objective, draw_goals, goal_rewards, value_targets
 
-SIZES = TDMPC2Config(frame_size=64, block_dim=10, latent=32, mlp=48, channels=32, critic_dropout=0.0)
+SIZES = TDMPC2Config(CNNConfig(frame_size=64), block_dim=10, latent=32, mlp=48, critic_dropout=0.0)
 BATCH = 6
 
 
@@ -54,7 +54,7 @@ def pair(swm):
     theirs, ours = swm[0].TDMPC2(CFG).double().eval(), TDMPC2(SIZES).double().eval()
     randomize(theirs, scale=0.3)
     theirs.scale.float().value.fill_(3.0)  # it knows no other format
-    parts = {"convolutions": "cnn", "project": "pixel_encoder", "dynamics": "dynamics", "reward": "reward"}
+    parts = {"encoder": "cnn", "project": "pixel_encoder", "dynamics": "dynamics", "reward": "reward"}
     parts |= {"policy": "pi", "critics": "qs", "target_critics": "target_qs", "scale": "scale"}
     for mine, other in parts.items():
         module, source = getattr(ours, mine), getattr(theirs, other)
@@ -177,7 +177,7 @@ def test_its_losses_are_the_references_where_no_goal_is_reached(pair, swm, monke
     torch.testing.assert_close(ours.scale.value.double(), theirs.scale.value.double(), rtol=1e-5, atol=1e-6)
     logged["train/loss"].backward()
     terms["loss"].backward()
-    for mine, other in ((ours.critics, theirs.qs), (ours.convolutions, theirs.cnn), (ours.dynamics, theirs.dynamics)):
+    for mine, other in ((ours.critics, theirs.qs), (ours.encoder, theirs.cnn), (ours.dynamics, theirs.dynamics)):
         for weight, known in zip(mine.parameters(), other.parameters(), strict=True):
             gradient = weight.grad if weight.shape == known.shape else weight.grad[:, : SIZES.latent]
             expected = known.grad if weight.shape == known.shape else known.grad[:, : SIZES.latent]
@@ -276,7 +276,7 @@ def test_values_learn_how_many_blocks_are_left():
     """A ring of 4 places, walked one place a block whatever the block is: the value of a goal k blocks ahead is
     -(1 - gamma^(k-1)) / (1 - gamma), and so is the return of a plan that does not go past it."""
     torch.manual_seed(0)
-    config = TDMPC2Config(frame_size=64, block_dim=1, latent=8, mlp=64, critics=2, critic_dropout=0.0)
+    config = TDMPC2Config(CNNConfig(frame_size=64), block_dim=1, latent=8, mlp=64, critics=2, critic_dropout=0.0)
     model, objective = TDMPC2(config), TDMPC2Objective(rho=1.0, follow_rate=0.3, value_weight=1.0, reward_weight=1.0)
     places, generator = torch.eye(8), torch.Generator().manual_seed(0)
     optimizer = torch.optim.Adam(model.parameters(), 1e-2)
@@ -322,4 +322,4 @@ def test_sizes_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="two critics"):
         TDMPC2Config(critics=1)
     with pytest.raises(ValueError, match="too small for convolutions"):
-        TDMPC2(TDMPC2Config(frame_size=32))
+        TDMPC2(TDMPC2Config(CNNConfig(frame_size=32)))

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from ..base import WorldFamily
-from .model import TDMPC2, TDMPC2Config
+from ..lewm.encoders import KeypointConfig
+from .model import TDMPC2, CNNConfig, TDMPC2Config
 from .objective import TDMPC2Objective
 
 
 def _paper(block_dim: int, frame_size: int) -> TDMPC2Config:
     """As stable-worldmodel builds it."""
-    return TDMPC2Config(frame_size=frame_size, block_dim=block_dim)
+    return TDMPC2Config(encoder=CNNConfig(frame_size=frame_size), block_dim=block_dim)
 
 
 def _compact(block_dim: int, frame_size: int) -> TDMPC2Config:
-    """Narrower heads, for CPUs."""
-    return TDMPC2Config(frame_size=frame_size, block_dim=block_dim, mlp=256)
+    """The keypoint encoder of a compact LeWM, and narrower heads, for CPUs."""
+    return TDMPC2Config(encoder=KeypointConfig(frame_size=frame_size), block_dim=block_dim, mlp=256)
 
 
 def _tiny(block_dim: int, frame_size: int) -> TDMPC2Config:
-    """One convolution less: four leave nothing of 32 px."""
     return TDMPC2Config(
-        frame_size=frame_size,
+        encoder=KeypointConfig(frame_size=frame_size, channels=(16, 32), extra_convolutions=0, keypoints=16, width=64),
+        projector=64,
         block_dim=block_dim,
         latent=32,
         mlp=64,
-        channels=16,
-        kernels=(7, 5, 3),
-        strides=(2, 2, 2),
     )
 
 

@@ -7,30 +7,42 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from ...core.dynamics import mean_squared_distance
+from ..lewm.encoders import KeypointConfig, build_encoder
+from ..lewm.model import Projector
 from .layers import RunningScale, SimNorm, TwoHot, convolutions, initialize, last_linear, mlp, squashed_gaussian
 from .objective import TDMPC2Objective, training_losses
+
+
+@dataclass(frozen=True)
+class CNNConfig:
+    """stable-worldmodel's pixel encoder: convolutions without padding, and a linear map."""
+
+    kind: ClassVar[str] = "cnn"
+    frame_size: int = 224
+    channels: int = 32
+    kernels: tuple[int, ...] = (7, 5, 3, 3)
+    strides: tuple[int, ...] = (2, 2, 2, 1)
 
 
 @dataclass(frozen=True)
 class TDMPC2Config:
     """The network's sizes. Without a preset those of stable-worldmodel's TD-MPC2, at 224 px."""
 
-    frame_size: int = 224
+    encoder: CNNConfig | KeypointConfig = field(default_factory=CNNConfig)
+    projector: int = 512  # hidden numbers between a keypoint encoder and the latent
     block_dim: int = 10  # A: environment actions in a block times their size
     context: int = 1  # N: a latent holds what one frame shows
     latent: int = 128  # D
     group: int = 8  # numbers in a simplex of SimNorm
     mlp: int = 512
-    channels: int = 32
-    kernels: tuple[int, ...] = (7, 5, 3, 3)
-    strides: tuple[int, ...] = (2, 2, 2, 1)
     critics: int = 5
     critic_dropout: float = 0.01
     bins: int = 101  # of rewards and values, over symlog in [-10, 10]
@@ -56,6 +68,10 @@ class TDMPC2Config:
     def latent_shape(self) -> tuple[int, ...]:
         return (self.latent,)
 
+    @property
+    def frame_size(self) -> int:
+        return self.encoder.frame_size
+
 
 class TDMPC2(nn.Module):
     box_center: Tensor
@@ -65,8 +81,7 @@ class TDMPC2(nn.Module):
         super().__init__()
         self.config, self.two_hot = config, TwoHot(config.bins)
         pair, block = 2 * config.latent, config.block_dim  # a latent beside its goal
-        self.convolutions, features = convolutions(config.channels, config.kernels, config.strides, config.frame_size)
-        self.project = nn.Linear(features, config.latent)
+        self.encoder, self.project = _encoder(config)
         self.sim_norm = SimNorm(config.group)
         self.dynamics = mlp(config.latent + block, config.mlp, config.latent, SimNorm(config.group))
         self.reward = mlp(pair + block, config.mlp, config.bins)
@@ -74,7 +89,8 @@ class TDMPC2(nn.Module):
         self.critics = nn.ModuleList(
             [mlp(pair + block, config.mlp, config.bins, dropout=config.critic_dropout) for _ in range(config.critics)]
         )
-        initialize(self)
+        for head in (self.dynamics, self.reward, self.policy, *self.critics):
+            initialize(head)
         for head in (self.reward, *self.critics):
             nn.init.zeros_(last_linear(head).weight)
         self.target_critics = copy.deepcopy(self.critics).requires_grad_(False)
@@ -94,9 +110,9 @@ class TDMPC2(nn.Module):
 
     def encode(self, frames: Tensor) -> Tensor:
         """Normalized frames (B, 3, S, S) -> latents (B, D)."""
-        features = self.convolutions(frames)
+        features = self.encoder(frames)
         with torch.autocast(frames.device.type, enabled=False):  # latents are compared by small differences
-            return self.sim_norm(self.project(features.to(self.project.weight.dtype)))
+            return self.sim_norm(self.project(features.to(self.box_center.dtype)))
 
     def rollout(self, context: Tensor, past_blocks: Tensor, plan: Tensor) -> Tensor:
         """(B, 1, D), (B, 0, A), (B, H, A) -> (B, H, D)."""
@@ -106,7 +122,7 @@ class TDMPC2(nn.Module):
         return mean_squared_distance(latents, goal)
 
     def encoder_parts(self) -> Mapping[str, nn.Module]:
-        return {"convolutions": self.convolutions, "project": self.project}
+        return {"encoder": self.encoder, "project": self.project}
 
     def losses(
         self,
@@ -175,3 +191,15 @@ class TDMPC2(nn.Module):
         """The lesser of the chosen target critics' values, (...)."""
         inputs = torch.cat([latents, goals, blocks], dim=-1)
         return torch.stack([self.two_hot.decode(self.target_critics[i](inputs)) for i in chosen]).amin(dim=0)
+
+
+def _encoder(config: TDMPC2Config) -> tuple[nn.Module, nn.Module]:
+    """Frames to features, and features to what SimNorm makes a latent of. Batch normalization keeps the latents of a
+    keypoint encoder apart; without it they all become one before rewards and values tell them apart."""
+    sizes = config.encoder
+    if isinstance(sizes, KeypointConfig):
+        return build_encoder(sizes), Projector(sizes.width, config.projector, config.latent)
+    encoder, features = convolutions(sizes.channels, sizes.kernels, sizes.strides, sizes.frame_size)
+    project = nn.Linear(features, config.latent)
+    initialize(project)
+    return encoder, project
