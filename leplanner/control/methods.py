@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from ..core.dynamics import Dynamics, capability
 from ..core.registry import Registry
 from ..planner.planner import Planner
 from .policy import PlannerPolicy, Policy
@@ -95,6 +96,11 @@ class Method:
     properties: Properties | None = None
     replan: int | None = None  # its own pace: before every action (0) or so many blocks; None: the evaluation's m
     weights: Callable[[MethodInputs], str] = _world_digest  # digest of what it decides with
+    needs: tuple[str, ...] = ()  # capabilities of `core.dynamics` that a world must offer
+
+    def suits(self, world: Dynamics) -> bool:
+        """Whether a world offers all that the method needs."""
+        return all(capability(world, name) is not None for name in self.needs)
 
     def title_with(self, search: str) -> str:
         """Searches are shown with their budget, on which alone they depend."""

@@ -5,7 +5,10 @@ Optional capabilities are asked for by name, never guessed from a class:
 `fast(compiled, options)` returns an equal of the dynamics, rearranged for speed;
 `onnx_rollout(graph)` and `onnx_encoder(graph, frames)` lay the model out as ONNX nodes;
 `predictor_calls(horizon)` says how many predictor calls one after another a rollout of so many blocks takes, where that
-is not one a block.
+is not one a block;
+`plan_return(context, past_blocks, plan, goal)` is a plan's return (B,), by rewards and values learned with the world;
+`propose_plan(context, past_blocks, goal, noise)` is a plan by a policy learned with it, from normal noise (B, H, A).
+A network may also take `set_action_box(center, scale)`, the environment's box in standardized blocks.
 A world without them trains, plans, evaluates and exports through the general path.
 """
 
@@ -20,6 +23,11 @@ from torch import Tensor
 
 from .latent import LatentSpec
 from .problem import PlanProblem
+
+CAPABILITIES = (
+    *("prepare", "fast", "onnx_rollout", "onnx_encoder", "predictor_calls"),
+    *("plan_return", "propose_plan"),
+)
 
 Imagine = Callable[[Tensor], tuple[Tensor, Tensor]]  # blocks (B, H, A) -> latents (B, H, *Z), distances (B, H)
 

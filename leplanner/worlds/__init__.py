@@ -4,8 +4,9 @@ from .base import FAMILIES, World, WorldFamily, WorldSpec, find_family, load_wor
 from .fast_lewm.family import FAMILY as FAST_LEWM
 from .lewm.family import FAMILY as LEWM
 from .pldm.family import FAMILY as PLDM
+from .tdmpc2.family import FAMILY as TDMPC2
 
-for family in (LEWM, FAST_LEWM, PLDM):
+for family in (LEWM, FAST_LEWM, PLDM, TDMPC2):
     register_world(family)
 
 __all__ = [

@@ -24,7 +24,7 @@ from ..artifacts import (
     write_artifact,
 )
 from ..core.actions import ActionSpec
-from ..core.dynamics import capability
+from ..core.dynamics import CAPABILITIES, capability
 from ..core.latent import LatentSpec
 from ..core.registry import Registry
 
@@ -181,6 +181,15 @@ def normalize(frames: Tensor, spec: WorldSpec) -> Tensor:
     return (frames.permute(0, 3, 1, 2) - mean) / std
 
 
+def build_network(spec: WorldSpec) -> Any:
+    """With new weights, from torch's generator. A network that has a use for the environment's box is told it."""
+    model = FAMILIES.get(spec.family).build(spec.network)
+    set_action_box = capability(model, "set_action_box")
+    if set_action_box is not None:
+        set_action_box(spec.actions.center, spec.actions.scale)
+    return model
+
+
 class World:
     """A family's network, frozen, with everything needed to use it without a dataset.
     Gradients flow *through* it to a plan.
@@ -204,7 +213,7 @@ class World:
     @staticmethod
     def build(spec: WorldSpec) -> World:
         """With new weights, from torch's generator."""
-        return World(FAMILIES.get(spec.family).build(spec.network), spec)
+        return World(build_network(spec), spec)
 
     @property
     def latent(self) -> LatentSpec:
@@ -252,7 +261,7 @@ class World:
 
     def __getattr__(self, name: str) -> Any:
         """Capabilities are the network's to offer; see `core.dynamics`."""
-        if name in ("prepare", "fast", "onnx_rollout", "onnx_encoder", "predictor_calls"):
+        if name in CAPABILITIES:
             return capability(self.model, name)
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 

@@ -20,7 +20,7 @@ from ..training.loop import OnProgress, TrainState, no_progress, train_loop
 from ..training.optim import OptimConfig
 from ..training.precision import keep_freed_memory, round_to_half
 from ..training.runtime import Runtime, seeded
-from .base import FAMILIES, World, WorldSpec, normalize, save_world
+from .base import FAMILIES, World, WorldSpec, build_network, normalize, save_world
 from .validate import calibrate, probe_rows, validate
 
 
@@ -97,7 +97,7 @@ def train_world(
     settings = [dataclasses.asdict(part) for part in (objective, config)]
     run = digest_json([spec.to_json(), *settings, episodes.digest, task.probe_names if config.grounding else None])
     with seeded(config.optim.seed):
-        parts = TrainedParts(kind.build(network), spec.latent.size, targets.shape[1] if targets is not None else 0)
+        parts = TrainedParts(build_network(spec), spec.latent.size, targets.shape[1] if targets is not None else 0)
     model = parts.model
     parts.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     state = TrainState(parts, config.optim, runtime, run)

@@ -87,7 +87,7 @@ def test_transitions_are_the_datas(tiny_world, tiny_cache, rng):
     assert 0.1 < np.mean(batch.offset == 0) < 0.4
 
 
-@pytest.mark.parametrize("name", methods_of("learned"))
+@pytest.mark.parametrize("name", [*LEARNED])
 def test_a_learned_baseline_resumes_and_is_stored(name, tiny_world, tiny_cache, tmp_path):
     whole = train_baseline(name, tiny_world, tiny_cache, SETTINGS, tmp_path / "whole", CPU)
     train_baseline(name, tiny_world, tiny_cache, SETTINGS, tmp_path / "parts", CPU, stop_after=13)
@@ -112,7 +112,7 @@ def test_only_the_inverse_model_knows_the_deadline(tiny_world, tiny_cache, tmp_p
         assert np.array_equal(soon, late) == (name != "gcidm")
 
 
-@pytest.mark.parametrize("name", methods_of("learned"))
+@pytest.mark.parametrize("name", [*LEARNED])
 def test_a_learned_baseline_learns(name):
     """Blocks that lead from a latent to its goal, the difference of the two: every baseline recovers them."""
     torch.manual_seed(0)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from support import CPU
 
-from leplanner.baselines.learned import BaselineTrainConfig, train_baseline
+from leplanner.baselines.learned import LEARNED, BaselineTrainConfig, train_baseline
+from leplanner.bench.plan import random_planner
 from leplanner.control.controller import Controller
 from leplanner.control.methods import (
     METHODS,
@@ -22,21 +24,34 @@ from leplanner.control.methods import (
 )
 from leplanner.control.policy import Request
 from leplanner.core.config import changed
+from leplanner.core.dynamics import CAPABILITIES
 from leplanner.planner.engines import random_problem
+from leplanner.tasks import TASKS
+from leplanner.worlds import FAMILIES
 
 NAMES = METHODS.names()
 DECIDES = [name for name in NAMES if METHODS.get(name).role in ("ours", "search", "learned")]
-TRAINED = "gcidm"  # of the learned ones, which all share a loop and a policy
-RUN = [name for name in NAMES if METHODS.get(name).role != "learned" or name == TRAINED]
+TRAINED = "gcidm"  # of the learned baselines, which all share a loop and a policy
+RUN = [name for name in NAMES if name not in LEARNED or name == TRAINED]
 BUDGET = 20
 
 
 @pytest.fixture(scope="module")
-def inputs(tiny_planner, tiny_world, tiny_cache, tmp_path_factory) -> MethodInputs:
+def common_inputs(tiny_planner, tiny_world, tiny_cache, tmp_path_factory) -> MethodInputs:
     folder = tmp_path_factory.mktemp("baselines")
     config = changed(BaselineTrainConfig(), steps=5, batch=32, validate_every=5)
     train_baseline(TRAINED, tiny_world, tiny_cache, config, folder / TRAINED, CPU)
     return MethodInputs(tiny_planner, BUDGET, folder, SearchBudget(samples=20, rounds=2))
+
+
+@pytest.fixture
+def inputs(name, common_inputs) -> MethodInputs:
+    """With a world that offers what the method needs: LeWM, or new weights of the first family that does."""
+    method = METHODS.get(name)
+    if method.suits(common_inputs.planner.world):
+        return common_inputs
+    planners = (random_planner(TASKS["tworoom"], "tiny", family) for family in FAMILIES)
+    return replace(common_inputs, planner=next(planner for planner in planners if method.suits(planner.world)))
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +67,7 @@ def test_the_registry_holds_ours_searches_learned_floors_and_a_ceiling():
     roles = {role: set(methods_of(role)) for role in ("ours", "search", "learned", "floor", "ceiling")}
     assert roles["ours"] == {"leplanner", "leplanner-reuse"}
     assert roles["search"] == {"cem", "icem", "mppi", "gradient"}
-    assert roles["learned"] == {"gcidm", "gcbc", "gcivl", "gciql"}
+    assert roles["learned"] == {"gcidm", "gcbc", "gcivl", "gciql", "tdmpc2"}
     assert (roles["floor"], roles["ceiling"]) == ({"random", "no-op"}, {"replay"})
     assert set().union(*roles.values()) == set(NAMES)
 
@@ -114,7 +129,7 @@ def test_a_policy_drives_a_controller_and_counts_what_it_imagines(name, inputs, 
     for frame in frames[:11]:
         action = controller.act(frame if controller.needs_frame else None)
         assert action.shape == (2,)
-    imagines = METHODS.get(name).role in ("ours", "search")
+    imagines = METHODS.get(name).role in ("ours", "search") or name == "tdmpc2"
     assert all((decision.transitions > 0) == imagines for decision in controller.decisions)
     assert policy.transitions == sum(decision.transitions for decision in controller.decisions)
 
@@ -125,11 +140,20 @@ def test_the_weights_of_a_method_have_a_digest(name, inputs):
     assert re.fullmatch(r"[0-9a-f]{64}", method.weights(inputs))
     if method.role == "ours":
         assert method.weights(inputs) == inputs.planner.digest
-    elif method.role != "learned":
+    elif name not in LEARNED:
         assert method.weights(inputs) == inputs.planner.world.digest
 
 
-@pytest.mark.parametrize("name", methods_of("learned"))
+@pytest.mark.parametrize("name", [*LEARNED])
 def test_a_learned_method_without_its_training_says_what_to_do(name, inputs):
     with pytest.raises(ValueError, match="leplanner baselines TASK"):
         METHODS.get(name).make(MethodInputs(inputs.planner, BUDGET))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if METHODS.get(name).needs])
+def test_a_world_without_what_a_method_needs_is_refused(name, common_inputs):
+    method = METHODS.get(name)
+    assert set(method.needs) <= set(CAPABILITIES)
+    assert not method.suits(common_inputs.planner.world)
+    with pytest.raises(ValueError, match=rf"{name}.*{method.needs[0]}.*family 'lewm'.*leplanner world train"):
+        method.make(common_inputs)

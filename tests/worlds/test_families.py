@@ -191,9 +191,12 @@ def test_its_exported_plan_reuses_the_last_one_as_the_controller_does(planner, t
     for executed in range(1, horizon + 1):
         expected = new if executed == horizon else select_better_plan(planner, problem, new, last[:, executed:])
         told = inputs | {"last_plan": last.numpy(), "executed": np.array([executed])}
+        lengthened = torch.cat([last[:, executed:], new.blocks[:, horizon - executed :]], dim=1)
+        distances = planner.dynamics.distance(planner.imagine(problem, lengthened), problem.goal)
+        clear = ((distances - new.distances)[:, -1].abs() > 1e-5).numpy()  # rounding decides the others
         names = ["blocks", "latents", "distances"]
         for name, value in zip(names, session.run(names, told), strict=True):
-            np.testing.assert_allclose(value, getattr(expected, name).numpy(), atol=1e-4, rtol=1e-4)
+            np.testing.assert_allclose(value[clear], getattr(expected, name).numpy()[clear], atol=1e-4, rtol=1e-4)
     reused = (select_better_plan(planner, problem, new, last[:, 1:]).blocks != new.blocks).any(dim=(1, 2))
     assert 0 < reused.sum() < len(reused)
 
