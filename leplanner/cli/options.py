@@ -71,6 +71,9 @@ class Choice:
     base: MaybePath = None
     """folder of the task's artifacts (default: runs/TASK)"""
 
+    def __post_init__(self) -> None:
+        find_family(self.family)  # known from here on, also to verbs that only load a world of it
+
     @property
     def spec(self) -> Task:
         return find_task(self.task)

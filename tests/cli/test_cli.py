@@ -21,7 +21,7 @@ from leplanner.evaluation import runner
 from leplanner.pipeline.paths import DEMO, RunPaths
 from leplanner.planner.planner import load_bundle
 from leplanner.tasks import TASKS
-from leplanner.worlds import load_world
+from leplanner.worlds import FAMILIES, load_world
 from leplanner.zoo import shipped
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
@@ -333,3 +333,12 @@ def test_the_demo_ends_with_a_page_in_the_working_folder(monkeypatch, tmp_path, 
     assert "20 x 1" in (answer := capsys.readouterr().err)
     assert "Choose another --out, or delete that folder." in answer
     worker["sim"].close()
+
+
+def test_a_family_that_is_named_by_its_module_is_known_to_every_verb(forgets_registrations):
+    """Also to those that never ask for its preset, and only load a world of it."""
+    FAMILIES._items.pop("linear", None)
+    parse("cache tworoom --family own_families:LINEAR")
+    assert "linear" in FAMILIES
+    with pytest.raises(ValueError, match="Did you mean 'lewm'"):
+        parse("cache tworoom --family lewn")
