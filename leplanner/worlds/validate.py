@@ -95,12 +95,12 @@ def probe_rows(
         ]
         sides.append((np.concatenate(parts), task.probe(episodes.states[rows])))
     (x, y), (x_test, y_test) = sides
-    strength = STRENGTH if len(x) >= MANY * len(read) else _best_strength(x, y)
+    strength = STRENGTH if len(x) >= MANY * len(read) else best_strength(x, y)
     rmse = np.sqrt(np.square(ridge(x, y, strength)(x_test) - y_test).mean(axis=0))
     return rmse, y_test.std(axis=0), (len(x), len(x_test))
 
 
-def _best_strength(x: Array, y: Array) -> float:
+def best_strength(x: Array, y: Array) -> float:
     """Chosen on a fifth of the rows: with about as many features as rows, an unregularized fit is all noise."""
     order, known = np.random.default_rng(0).permutation(len(x)), 4 * len(x) // 5
     fit, check = order[:known], order[known:]
@@ -118,12 +118,15 @@ def ridge(x: Array, y: Array, strength: float = STRENGTH) -> Callable[[Array], A
     of small variance hold."""
     x, y = x.astype(np.float64), y.astype(np.float64)
     center, level = x.mean(axis=0), y.mean(axis=0)
-    x, y = x - center, y - level
-    penalty = strength * np.square(x).sum() / x.shape[1]
-    if len(x) < x.shape[1]:  # the same weights, from a system of as many equations as rows
-        weights = x.T @ cast(Array, np.linalg.solve(x @ x.T + penalty * np.eye(len(x)), y))
+    inputs: Any = x - center
+    outputs: Any = y - level
+    weights: Any
+    rows, features = inputs.shape
+    penalty = strength * np.square(inputs).sum() / features
+    if rows < features:  # the same weights, from a system of as many equations as rows
+        weights = inputs.T @ np.linalg.solve(inputs @ inputs.T + penalty * np.eye(rows), outputs)
     else:
-        weights = cast(Array, np.linalg.solve(x.T @ x + penalty * np.eye(x.shape[1]), x.T @ y))
+        weights = np.linalg.solve(inputs.T @ inputs + penalty * np.eye(features), inputs.T @ outputs)
 
     def predict(new: Array) -> Array:
         return (new.astype(np.float64) - center) @ weights + level

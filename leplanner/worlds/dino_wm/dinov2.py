@@ -23,7 +23,7 @@ class DINOv2Config:
     """A released DINOv2; the sizes are those of DINOv2-S/14."""
 
     kind: ClassVar[str] = "dinov2"
-    source: str = "facebook/dinov2-small"
+    weights: str = "facebook/dinov2-small"
     """folder or Hugging Face id with config.json and model.safetensors"""
     frame_size: int = 224
     patch: int = 14
@@ -103,10 +103,10 @@ _UNUSED = ("embeddings.mask_token",)  # stands for hidden patches, in DINOv2's o
 _POSITIONS = "embeddings.position_embeddings"
 
 
-def load_dinov2(encoder: DINOv2, source: str) -> None:
-    """Released weights into the encoder, strictly."""
+def load_dinov2(encoder: DINOv2) -> None:
+    """The released weights that its config names, strictly."""
     config = encoder.config
-    folder = fetch_folder(source, ("config.json", "model.safetensors"))
+    folder = fetch_folder(config.weights, ("config.json", "model.safetensors"))
     _check_sizes(read_json(folder / "config.json"), config, str(folder / "config.json"))
     file = folder / "model.safetensors"
     tensors = {name: t for name, t in rename(read_safetensors(file), _OLD_TO_NEW).items() if name not in _UNUSED}
@@ -115,7 +115,7 @@ def load_dinov2(encoder: DINOv2, source: str) -> None:
     load_strictly(encoder, tensors, str(file))
 
 
-def _check_sizes(actual: Any, config: DINOv2Config, source: str) -> None:
+def _check_sizes(actual: dict[str, Any], config: DINOv2Config, source: str) -> None:
     """What the weights' shapes do not tell is compared too: heads, activation, kind of feed-forward."""
     expected = {
         "model_type": "dinov2",
@@ -130,8 +130,6 @@ def _check_sizes(actual: Any, config: DINOv2Config, source: str) -> None:
         "qkv_bias": True,
         "num_channels": 3,
     }
-    if not isinstance(actual, dict):
-        raise ValueError(f"{source} is not a mapping of settings.")
     # a release leaves out what has transformers' default; only the sizes and the kind must be there
     defaults = {name: expected[name] for name in ("hidden_act", "layer_norm_eps", "use_swiglu_ffn", "qkv_bias")}
     given = defaults | {"mlp_ratio": 4, "num_channels": 3} | actual

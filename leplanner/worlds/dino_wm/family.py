@@ -21,16 +21,18 @@ def _compact(block_dim: int, frame_size: int) -> DinoWMConfig:
         block_dim=block_dim,
         action_channels=8,
         depth=3,
-        heads=2,
+        heads=3,
         head_dim=16,
-        mlp=128,
+        mlp=192,
         dropout=0.0,
     )
 
 
 def _tiny(block_dim: int, frame_size: int) -> DinoWMConfig:
     return DinoWMConfig(
-        encoder=LocalConfig(frame_size=frame_size, side=4, width=8, channels=(8, 16, 16), steps=50, batch=32),
+        encoder=LocalConfig(
+            frame_size=frame_size, side=4, width=8, channels=(8, 16, 16), pretrain_steps=50, pretrain_batch=32
+        ),
         block_dim=block_dim,
         action_channels=8,
         depth=1,
@@ -47,7 +49,7 @@ NETWORKS = {"paper": _paper, "compact": _compact, "tiny": _tiny}
 def make_encoder(model: DinoWM, work: Pretraining) -> None:
     """Released weights, or an autoencoder's; frozen from then on."""
     if isinstance(model.encoder, DINOv2):
-        load_dinov2(model.encoder, model.encoder.config.source)
+        load_dinov2(model.encoder)
     else:
         train_autoencoder(model.encoder, work)
 
@@ -56,10 +58,10 @@ def about(network: DinoWMConfig) -> str:
     encoder = network.encoder
     patches = f"{encoder.side} x {encoder.side} patches"
     if isinstance(encoder, DINOv2Config):
-        return f"Its frozen encoder is a released DINOv2 (`dinov2`, from {encoder.source}), {patches}."
+        return f"Its frozen encoder is a released DINOv2 (`dinov2`, from {encoder.weights}), {patches}."
     return (
         f"Its frozen encoder was made for this task (`local`, not DINOv2): the convolutional trunk of an autoencoder, "
-        f"trained for {encoder.steps} steps on the task's frames, {patches}."
+        f"trained for {encoder.pretrain_steps} steps on the task's frames, {patches}."
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...core.config import changed
 from ...training.loop import TrainState, train_loop
 from ...training.precision import round_to_half
 from ...training.runtime import seeded
@@ -29,15 +28,16 @@ class LocalConfig:
 
     kind: ClassVar[str] = "local"
     frame_size: int = 64
-    side: int = 8  # patches along a side
-    width: int = 24  # C, numbers of a patch
+    side: int = 4  # patches along a side: their number decides what a rollout costs
+    width: int = 40  # C, numbers of a patch
     channels: tuple[int, ...] = (32, 64, 64)
     """of the convolutions, which together reduce the frame to one position a patch"""
-    steps: int = 1500
+    pretrain_steps: int = 1200
     """training steps of the autoencoder"""
-    batch: int = 128
-    """frames in a step"""
-    learning_rate: float = 2e-3
+    pretrain_batch: int = 128
+    """frames in one of them"""
+    pretrain_rate: float = 2e-3
+    """its learning rate"""
 
     def __post_init__(self) -> None:
         if self.frame_size % self.side:
@@ -110,7 +110,9 @@ class Autoencoder(nn.Module):
 def train_autoencoder(encoder: LocalEncoder, work: Pretraining) -> None:
     """Trains the encoder to describe the frames, and leaves it frozen; resumable."""
     config = encoder.config
-    optim = changed(work.optim, steps=config.steps, batch=config.batch, learning_rate=config.learning_rate)
+    optim = replace(
+        work.optim, steps=config.pretrain_steps, batch=config.pretrain_batch, learning_rate=config.pretrain_rate
+    )
     some = work.frames(np.random.default_rng(optim.seed), 512)
     with seeded(optim.seed):
         autoencoder = Autoencoder(encoder, work.normalize(torch.as_tensor(some)).mean(0))
