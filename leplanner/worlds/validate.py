@@ -120,13 +120,13 @@ def ridge(x: Array, y: Array, strength: float = STRENGTH) -> Callable[[Array], A
     center, level = x.mean(axis=0), y.mean(axis=0)
     inputs: Any = x - center
     outputs: Any = y - level
-    weights: Any
     rows, features = inputs.shape
     penalty = strength * np.square(inputs).sum() / features
     if rows < features:  # the same weights, from a system of as many equations as rows
-        weights = inputs.T @ np.linalg.solve(inputs @ inputs.T + penalty * np.eye(rows), outputs)
+        solved = cast(Array, np.linalg.solve(inputs @ inputs.T + penalty * np.eye(rows), outputs))
+        weights = cast(Array, inputs.T @ solved)
     else:
-        weights = np.linalg.solve(inputs.T @ inputs + penalty * np.eye(features), inputs.T @ outputs)
+        weights = cast(Array, np.linalg.solve(inputs.T @ inputs + penalty * np.eye(features), inputs.T @ outputs))
 
     def predict(new: Array) -> Array:
         return (new.astype(np.float64) - center) @ weights + level

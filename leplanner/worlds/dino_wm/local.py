@@ -77,7 +77,7 @@ class LocalEncoder(nn.Module):
     def forward(self, frames: Tensor) -> Tensor:
         """(B, 3, S, S) -> (B, P, C), each patch of mean 0 and variance 1: features then have one scale, as DINOv2's."""
         features = self.features(self.convolutions(frames)).flatten(2).transpose(1, 2)
-        return F.layer_norm(features, (features.shape[-1],))
+        return F.layer_norm(features, (self.config.width,))
 
 
 class Autoencoder(nn.Module):
