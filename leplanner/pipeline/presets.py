@@ -194,9 +194,13 @@ def _assembled(task: Task, preset: Preset) -> Preset:
     frames are as large as those that are collected."""
     for adjust in (task.scales.get(preset.scale), RECIPES[preset.recipe], task.recipes.get(preset.recipe)):
         preset = adjust(preset) if adjust else preset
-    network = FAMILIES.get(preset.family).network(preset.scale, preset.block * task.action_dim, preset.collect.size)
+    family = FAMILIES.get(preset.family)
+    network = family.network(preset.scale, preset.block * task.action_dim, preset.collect.size)
+    rate = family.learning_rate.get(preset.scale, preset.world.optim.learning_rate)
     adjust = task.networks.get((preset.family, preset.scale))
-    return replace(preset, network=adjust(network) if adjust else network)
+    return replace(
+        preset, network=adjust(network) if adjust else network, world=changed(preset.world, learning_rate=rate)
+    )
 
 
 RECIPES: dict[str, Callable[[Preset], Preset]] = {"paper": _paper_recipe, "best": _best_recipe}

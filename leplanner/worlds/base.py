@@ -90,6 +90,7 @@ class WorldFamily:
     objective: Callable[[str], Any]  # scale -> loss weights, a frozen dataclass
     window: Callable[[Any], int] = lambda network: network.context + 1  # frames in a training window
     own_planner: str = "cem"  # the method that its authors plan with
+    learning_rate: Mapping[str, float] = field(default_factory=dict[str, float])  # by scale, where it is not LeWM's
     # makes a frozen encoder, if the family has one: called once, before the world's own training; resumable
     pretrain: Callable[[Any, Pretraining], None] | None = None
     about: Callable[[Any], str] = lambda network: ""  # a sentence on such a network, for the model card

@@ -73,6 +73,7 @@ FAMILY = WorldFamily(
     network=lambda scale, block_dim, frame_size: NETWORKS[scale](block_dim, frame_size),
     objective=lambda scale: DinoWMObjective(),
     own_planner="cem",
+    learning_rate={"paper": 5e-4, "compact": 3e-3},
     pretrain=make_encoder,
     about=about,
 )
