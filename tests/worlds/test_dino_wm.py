@@ -10,17 +10,18 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support import CPU
+from support import CPU, action_spec
 from worlds.random_worlds import randomize
 
 from leplanner.artifacts import load_strictly
 from leplanner.core.config import changed
 from leplanner.pipeline.presets import get_preset
+from leplanner.report.card import Making, _summary
 from leplanner.tasks import TASKS
 from leplanner.tasks.swm_runtime import import_swm
 from leplanner.training.loggers import read_validations
 from leplanner.training.optim import OPTIMIZERS, make_optimizers
-from leplanner.worlds import FAMILIES, load_world
+from leplanner.worlds import FAMILIES, WorldSpec, load_world
 from leplanner.worlds.dino_wm.dinov2 import DINOv2, DINOv2Config, load_dinov2
 from leplanner.worlds.dino_wm.local import LocalConfig, LocalEncoder
 from leplanner.worlds.dino_wm.model import DinoWM, DinoWMConfig
@@ -339,6 +340,9 @@ def test_a_frozen_encoder_is_not_grounded(tworoom, tmp_path):
 
 
 def test_the_card_says_what_the_encoder_is():
-    said = FAMILIES.get("dino-wm").about(PRESET.network)
+    spec = WorldSpec("dino-wm", TASK.name, PRESET.network, action_spec())
+    config = {"world": spec.to_json(), "planner": {"width": 32, "horizon": 5, "refinements": 3}}
+    said = " ".join(_summary(config, Making("", "tiny", "best", "dino-wm", Path("data.h5"), {})))
+    assert "16 tokens of 8 numbers" in said
     assert "`local`, not DINOv2" in said
     assert f"{PRESET.network.encoder.pretrain_steps} steps" in said
