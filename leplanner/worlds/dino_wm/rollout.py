@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core.dynamics import compiled_region, mean_squared_distance
+from ...core.dynamics import mean_squared_distance
 from ...core.latent import LatentSpec
 
 KeysValues = tuple[Tensor, Tensor]  # (B, heads, tokens, E) each
@@ -22,12 +22,11 @@ KeysValues = tuple[Tensor, Tensor]  # (B, heads, tokens, E) each
 class PatchRollout:
     """Satisfies `Dynamics`, with `prepare` for what all plans of a problem share."""
 
-    def __init__(self, model: Any, compiled: bool = False, options: dict[str, Any] | None = None):
+    def __init__(self, model: Any):
         config = model.config
         self.model, self.context = model, config.context
         self.latent = LatentSpec(config.latent_shape)
         self.patches, self.channels = config.latent_shape
-        self._run = compiled_region(self._imagine, options) if compiled else self._imagine
 
     def rollout(self, context: Tensor, past_blocks: Tensor, plan: Tensor) -> Tensor:
         return self.prepare(context, past_blocks)(plan)
@@ -41,7 +40,7 @@ class PatchRollout:
         real = self.context - 1  # frames that leave by an executed block
         prefixes = [self._prefix(context[:, j:real], actions[:, j:]) for j in range(real)]
         current = context[:, -1]
-        return lambda plan: self._run(current, prefixes, plan)
+        return lambda plan: self._imagine(current, prefixes, plan)
 
     def _imagine(self, current: Tensor, prefixes: list[list[KeysValues]], plan: Tensor) -> Tensor:
         """Window j starts with the real frames of prefix j, if any are left; the frames after them depend on the
