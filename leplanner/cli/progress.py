@@ -40,13 +40,14 @@ def bar(title: str, unit: str) -> Iterator[Callable[..., None]]:
     with Progress(*columns, console=errors, refresh_per_second=4, disable=not errors.is_terminal) as progress:
         task = progress.add_task(title, total=None, note="")
         began = logged = time.monotonic()
-        first: int | None = None
+        first = last = -1
 
         def update(done: int, total: int, note: str = "") -> None:
-            nonlocal first, began, logged
+            nonlocal first, last, began, logged
             now = time.monotonic()
-            if first is None:
+            if first < 0 or done < last:  # a stage of two parts counts again
                 first, began = done, now
+            last = done
             rate = f"{(done - first) / (now - began):.1f} {unit}/s" if now - began > 1 else ""
             note = f"{rate}  {note}".strip()
             progress.update(task, completed=done, total=total, note=note)

@@ -167,15 +167,19 @@ class PlanWindows:
         rows = episodes.episode_rows(chosen, ahead=self.table.stride)
         episode = np.searchsorted(episodes.starts, rows, side="right") - 1
         (begun, goals), within = episodes.goal_rows[episode].T, rows - episodes.starts[episode]
-        here, there = (self.latents[at].astype(np.float32).reshape(len(rows), -1) for at in (rows, goals))
-        apart = np.square(here - there).mean(axis=1)
-        missed = (within >= goals - begun) & (apart > MISSED * np.square(here - here[::-1]).mean())
+        missed = (within >= goals - begun) & (self._apart(rows, goals) > MISSED * self._apart(rows, rows[::-1]).mean())
         if not missed.any():
             raise ValueError(
                 f"Recovery problems were requested, but all {len(chosen)} on-policy episodes were at their goals when "
                 "the data was. Set --recovery-prob 0."
             )
         return rows[missed], goals[missed]
+
+    def _apart(self, rows: Array, others: Array) -> Array:
+        """Mean squared differences of latents, a part at a time: all of them in float32 may not fit in memory."""
+        pairs = zip(*(np.array_split(at, len(rows) // 1024 + 1) for at in (rows, others)), strict=True)
+        changes = (self.latents[a].astype(np.float32) - self.latents[b] for a, b in pairs)
+        return np.concatenate([np.square(change).reshape(len(change), -1).mean(axis=1) for change in changes])
 
     def draw_rollouts(
         self, rng: np.random.Generator, count: int, horizon: int, on_policy_prob: float | None = None

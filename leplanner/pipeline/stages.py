@@ -103,7 +103,7 @@ def make_world(
 ) -> Made:
     episodes = open_episodes(data, task)
     with show(f"train world {task.name}", "steps") as update:
-        note = _training(update, _noted("prediction", "state", "held_out_error"))
+        note = _training(update, _noted("reconstruction", "prediction", "state", "held_out_error"))
         world = train_world(task, episodes, family, network, objective, config, out, block, runtime, note)
     return Made(out, f"world {world.digest[:12]}", _trained(out, world.digest))
 

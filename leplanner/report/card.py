@@ -77,11 +77,13 @@ def _summary(config: dict[str, Any], making: Making) -> list[str]:
     spec, planner = WorldSpec.from_json(config["world"]), config["planner"]
     task = get_task(spec.task)
     environment = f"`{task.env_id}`" if task.env_id else task.title
-    family = FAMILIES.get(making.family).title if making.family in FAMILIES else making.family
+    kind = FAMILIES.get(making.family) if making.family in FAMILIES else None
+    family, encoder = (kind.title, kind.about(spec.network)) if kind else (making.family, "")
     return [
         f"A controller for {environment} that plans from pixels.",
         f"The world model, of the {family} family (`{making.family}`), encodes a frame of {spec.frame_size} px as "
         f"{_latent(spec.latent)}.",
+        *([encoder] if encoder else []),
         f"The planner, of width {planner['width']}, drafts {planner['horizon']} blocks of {spec.actions.block} actions "
         f"and refines them {planner['refinements']} times.",
         f'Load it with `leplanner.load(FOLDER)`, or `leplanner.load("{task.name}")` if it ships with the package.',

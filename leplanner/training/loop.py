@@ -28,6 +28,7 @@ from .runtime import Runtime, seeded
 
 Item = TypeVar("Item")
 Metrics = dict[str, Any]  # numbers, or lists of them, by name
+CHECKPOINT = "checkpoint.pt"  # in a run's folder
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def train_loop(
 ) -> Metrics:
     """Run to the end, or to `stop_after` steps, from wherever `out` stands. Returns the metrics of the weights it ends
     with: the best ones with `best_by`, else the last."""
-    config, checkpoint = state.config, out / "checkpoint.pt"
+    config, checkpoint = state.config, out / CHECKPOINT
     with folder_lock(out):
         state.resume(checkpoint)
         if is_whole(out) and not state.finished:

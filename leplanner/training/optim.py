@@ -55,15 +55,21 @@ def _adamw(parameters: list[nn.Parameter], rates: dict[str, Any], device: torch.
     return torch.optim.AdamW(parameters, fused=fused, **rates)
 
 
+def _trained(module: nn.Module) -> list[nn.Parameter]:
+    """Frozen parts are no optimizer's: not even weight decay changes them."""
+    return [weight for weight in module.parameters() if weight.requires_grad]
+
+
 def _all_by_adamw(module: nn.Module, rates: dict[str, Any], device: torch.device, precision: str) -> list:
-    return [_adamw(list(module.parameters()), rates, device)]
+    return [_adamw(_trained(module), rates, device)]
 
 
 def _matrices_by_muon(module: nn.Module, rates: dict[str, Any], device: torch.device, precision: str) -> list:
     """Muon for the weight matrices of linear layers, AdamW for the rest. Their steps are as
     large, so one rate serves both."""
-    matrices = [part.weight for part in module.modules() if isinstance(part, nn.Linear)]
-    others = [weight for weight in module.parameters() if not any(weight is matrix for matrix in matrices)]
+    linear = {id(part.weight) for part in module.modules() if isinstance(part, nn.Linear)}
+    matrices = [weight for weight in _trained(module) if id(weight) in linear]
+    others = [weight for weight in _trained(module) if id(weight) not in linear]
     optimizers = [_adamw(others, rates, device)] if others else []
     if matrices:
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32

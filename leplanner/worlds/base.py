@@ -27,6 +27,7 @@ from ..core.actions import ActionSpec
 from ..core.dynamics import CAPABILITIES, capability
 from ..core.latent import LatentSpec
 from ..core.registry import Registry
+from .pretraining import Pretraining
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -90,6 +91,9 @@ class WorldFamily:
     window: Callable[[Any], int] = lambda network: network.context + 1  # frames in a training window
     own_planner: str = "cem"  # the method that its authors plan with
     adjust: Callable[[Any], Any] = lambda preset: preset  # what it changes in a preset, after the task
+    # makes a frozen encoder, if the family has one: called once, before the world's own training; resumable
+    pretrain: Callable[[Any, Pretraining], None] | None = None
+    about: Callable[[Any], str] = lambda network: ""  # a sentence on such a network, for the model card
     # released checkpoints, if the family has any: (source, task name, block length -> actions) ->
     # World, and (world, folder, names)
     import_release: Callable[[str, str, Callable[[int], ActionSpec]], World] | None = None

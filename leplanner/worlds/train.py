@@ -16,11 +16,12 @@ from ..core.actions import ActionSpec
 from ..data.episodes import Episodes, action_statistics, split
 from ..data.windows import WorldBatch, WorldWindows
 from ..tasks import Task
-from ..training.loop import OnProgress, TrainState, no_progress, train_loop
+from ..training.loop import CHECKPOINT, OnProgress, TrainState, no_progress, train_loop
 from ..training.optim import OptimConfig
 from ..training.precision import keep_freed_memory, round_to_half
 from ..training.runtime import Runtime, seeded
 from .base import FAMILIES, World, WorldSpec, build_network, normalize, save_world
+from .pretraining import Pretraining
 from .validate import calibrate, probe_rows, validate
 
 
@@ -87,18 +88,35 @@ def train_world(
     mean, std = action_statistics(episodes, train)
     actions = ActionSpec(tuple(mean.tolist()), tuple(std.tolist()), task.low, task.high, block)
     visuals = episodes.meta.get("visuals", {})
-    spec = WorldSpec(family, task.name, network, actions, visuals=visuals, grounded=config.grounding > 0)
-    _check_frames(episodes, spec)
     kind = FAMILIES.get(family)
     frames = kind.window(network)
+    spec = WorldSpec(family, task.name, network, actions, visuals=visuals)
+    with seeded(config.optim.seed):
+        model = build_network(spec)
+        if not _trains_encoder(model):
+            config = dataclasses.replace(config, grounding=0.0)  # a state head would change nothing that is kept
+        grounded = config.grounding > 0
+        parts = TrainedParts(model, spec.latent.size, len(task.probe_names) if grounded else 0)
+    spec = dataclasses.replace(spec, grounded=grounded)
+    _check_frames(episodes, spec)
     windows = WorldWindows(episodes, train, actions, frames)
     validation = WorldWindows(episodes, held_out, actions, frames)
-    targets = _probe_targets(task, episodes, train) if config.grounding else None
+    targets = _probe_targets(task, episodes, train) if grounded else None
     settings = [dataclasses.asdict(part) for part in (objective, config)]
     run = digest_json([spec.to_json(), *settings, episodes.digest, task.probe_names if config.grounding else None])
-    with seeded(config.optim.seed):
-        parts = TrainedParts(build_network(spec), spec.latent.size, targets.shape[1] if targets is not None else 0)
-    model = parts.model
+    if kind.pretrain is not None and not is_whole(out) and not (out / CHECKPOINT).exists():  # which hold the encoder
+        single, unseen = (WorldWindows(episodes, chosen, actions, 1) for chosen in (train, held_out))
+        work = Pretraining(
+            frames=lambda rng, count: single.draw(rng, count).frames[:, 0],
+            held_out=lambda rng, count: unseen.draw(rng, count).frames[:, 0],
+            normalize=lambda frames: normalize(frames, spec),
+            optim=config.optim,
+            folder=out / "encoder",
+            run=run,
+            runtime=runtime,
+            on_progress=on_progress,
+        )
+        kind.pretrain(model, work)
     parts.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     state = TrainState(parts, config.optim, runtime, run)
 
@@ -130,6 +148,10 @@ def train_world(
         history = {"config": dataclasses.asdict(config), "objective": dataclasses.asdict(objective)}
         save_world(world, out, history | {"precision": state.precision, "metrics": metrics}, data=episodes.digest)
     return world
+
+
+def _trains_encoder(model: Any) -> bool:
+    return any(weight.requires_grad for part in model.encoder_parts().values() for weight in part.parameters())
 
 
 def _probe_targets(task: Task, episodes: Episodes, train: np.ndarray) -> np.ndarray:

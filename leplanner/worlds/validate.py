@@ -15,6 +15,11 @@ from ..data.windows import WorldBatch, WorldWindows
 from ..tasks import Task
 from .base import WorldSpec, normalize
 
+MOST_FEATURES = 4096  # numbers of a latent that a probe reads: a fixed random choice where there are more
+STRENGTH = 1e-8  # of a probe's regularization, relative to the mean variance of a feature
+MANY = 4  # as many rows a feature, and it only keeps the system solvable
+STRENGTHS = (1e-8, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # to choose from where there are fewer
+
 
 @torch.no_grad()
 def calibrate(model: Any, spec: WorldSpec, windows: WorldWindows, objective: Any, batches: int = 16) -> None:
@@ -98,22 +103,46 @@ def probe_latents(
     sides: list[tuple[Array, Array]] = []
     for chosen in (train, held_out):
         rows = np.sort(rng.permutation(episodes.episode_rows(chosen))[:max_rows])
-        latents = latents_of(rows)
-        sides.append((np.reshape(latents, (len(rows), -1)), task.probe(episodes.states[rows])))
+        latents = np.reshape(latents_of(rows), (len(rows), -1))
+        sides.append((latents[:, _read_features(latents.shape[1])], task.probe(episodes.states[rows])))
     (x, y), (x_test, y_test) = sides
-    rmse = np.sqrt(np.square(ridge(x, y)(x_test) - y_test).mean(axis=0))
+    strength = STRENGTH if len(x) >= MANY * x.shape[1] else best_strength(x, y)
+    rmse = np.sqrt(np.square(ridge(x, y, strength)(x_test) - y_test).mean(axis=0))
     return rmse, y_test.std(axis=0), (len(x), len(x_test))
 
 
-def ridge(x: Array, y: Array, strength: float = 1e-8) -> Callable[[Array], Array]:
+def _read_features(size: int) -> Array:
+    """All of them, but of very large latents."""
+    return np.sort(np.random.default_rng(0).permutation(size)[:MOST_FEATURES])
+
+
+def best_strength(x: Array, y: Array) -> float:
+    """Chosen on a fifth of the rows: with about as many features as rows, an unregularized fit is all noise."""
+    order, known = np.random.default_rng(0).permutation(len(x)), 4 * len(x) // 5
+    fit, check = order[:known], order[known:]
+
+    def error(strength: float) -> float:
+        missed = ridge(x[fit], y[fit], strength)(x[check]) - y[check]
+        return float((np.square(missed) / y[fit].var(axis=0).clip(1e-12)).mean())
+
+    return min(STRENGTHS, key=error)
+
+
+def ridge(x: Array, y: Array, strength: float = STRENGTH) -> Callable[[Array], Array]:
     """Least squares with an intercept. `strength`, relative to the mean variance of a feature, only keeps the system
     solvable: there are many more rows than features, and shrinking would hide what directions
     of small variance hold."""
     x, y = x.astype(np.float64), y.astype(np.float64)
     center, level = x.mean(axis=0), y.mean(axis=0)
-    gram = (x - center).T @ (x - center)
-    gram += strength * np.trace(gram) / len(gram) * np.eye(len(gram))
-    weights = cast(Array, np.linalg.solve(gram, (x - center).T @ (y - level)))
+    inputs: Any = x - center
+    outputs: Any = y - level
+    rows, features = inputs.shape
+    penalty = strength * np.square(inputs).sum() / features
+    if rows < features:  # the same weights, from a system of as many equations as rows
+        solved = cast(Array, np.linalg.solve(inputs @ inputs.T + penalty * np.eye(rows), outputs))
+        weights = cast(Array, inputs.T @ solved)
+    else:
+        weights = cast(Array, np.linalg.solve(inputs.T @ inputs + penalty * np.eye(features), inputs.T @ outputs))
 
     def predict(new: Array) -> Array:
         return (new.astype(np.float64) - center) @ weights + level

@@ -22,7 +22,7 @@ from leplanner.worlds.base import normalize
 from leplanner.worlds.lewm.model import LeWM
 from leplanner.worlds.probe import probe_world
 from leplanner.worlds.train import train_world
-from leplanner.worlds.validate import calibrate, ridge
+from leplanner.worlds.validate import STRENGTH, best_strength, calibrate, ridge
 
 TASK = TASKS["tworoom"]
 PRESET = get_preset(TASK, "tiny")
@@ -133,6 +133,24 @@ def test_ridge_recovers_a_linear_map(rng):
     fitted = ridge(x, x @ weights + level, strength=1e-9)
     new = rng.normal(size=(20, 8))
     assert np.allclose(fitted(new), new @ weights + level, atol=1e-6)
+
+
+def test_ridge_is_the_same_with_more_features_than_rows(rng):
+    """Rows of zeros change neither the sums of squares nor the penalty, but choose the other way to solve."""
+    x, y = rng.normal(size=(20, 30)), rng.normal(size=(20, 2))
+    x, y, new = x - x.mean(axis=0), y - y.mean(axis=0), rng.normal(size=(5, 30))
+    padded = [np.concatenate([part, np.zeros((20, part.shape[1]))]) for part in (x, y)]
+    assert np.allclose(ridge(x, y, 0.1)(new), ridge(*padded, 0.1)(new))
+
+
+def test_with_few_rows_a_probe_is_regularized_as_much_as_helps(rng):
+    """Of 64 features one holds the quantity; 70 noisy rows, fitted without shrinking, would find it in all of them."""
+    x, new = rng.normal(size=(70, 64)), rng.normal(size=(500, 64))
+    y = x[:, :1] + rng.normal(size=(70, 1))
+    plain, chosen = (np.square(ridge(x, y, s)(new) - new[:, :1]).mean() for s in (STRENGTH, best_strength(x, y)))
+    assert chosen < 0.8 < 1 < plain
+    many = rng.normal(size=(200, 64))
+    assert best_strength(many, many[:, :1]) == STRENGTH  # nothing is gained by shrinking what fits
 
 
 def test_prefetch_keeps_order_and_raises_the_error_of_drawing():

@@ -1,0 +1,1 @@
+"""DINO-WM: frozen patch features, and a transformer that predicts the next frame's."""

@@ -1,0 +1,28 @@
+"""What a family gets that makes its encoder before the world is trained: frames, an optimizer's settings, a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+
+from ..training.loop import OnProgress, no_progress
+from ..training.optim import OptimConfig
+from ..training.runtime import Runtime
+
+DrawFrames = Callable[[np.random.Generator, int], np.ndarray]  # -> uint8 (B, S, S, 3)
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    frames: DrawFrames  # of training episodes
+    held_out: DrawFrames  # of the others
+    normalize: Callable[[Tensor], Tensor]  # uint8 (B, S, S, 3) -> (B, 3, S, S), as the world sees them
+    optim: OptimConfig  # the world's; steps, batch and rate are the family's to choose
+    folder: Path  # for checkpoints and metrics
+    run: str  # names the run, as TrainState wants it
+    runtime: Runtime
+    on_progress: OnProgress = no_progress
