@@ -107,8 +107,14 @@ def load_dinov2(encoder: DINOv2) -> None:
     """The released weights that its config names, strictly."""
     config = encoder.config
     folder = fetch_folder(config.weights, ("config.json", "model.safetensors"))
-    _check_sizes(read_json(folder / "config.json"), config, str(folder / "config.json"))
-    file = folder / "model.safetensors"
+    settings, file = folder / "config.json", folder / "model.safetensors"
+    missing = [path.name for path in (settings, file) if not path.exists()]
+    if missing:
+        raise ValueError(
+            f"{folder} has no {' and no '.join(missing)}. A DINOv2 is read from config.json and model.safetensors, as "
+            "on the Hugging Face hub; other formats could run code on loading."
+        )
+    _check_sizes(read_json(settings), config, str(settings))
     tensors = {name: t for name, t in rename(read_safetensors(file), _OLD_TO_NEW).items() if name not in _UNUSED}
     if _POSITIONS in tensors:
         tensors[_POSITIONS] = _positions(tensors[_POSITIONS], config.side, str(file))
