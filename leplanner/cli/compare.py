@@ -41,6 +41,8 @@ class Compare:
     """paper, compact or tiny: how large"""
     recipe: MaybeStr = None
     """paper or best: how worlds and planners are trained (default: best, at paper scale paper)"""
+    effort: float = 1.0
+    """training steps of every stage, as a share of the presets': 0.5 trains in half the time"""
     base: MaybePath = None
     """folder of the task's artifacts (default: runs/TASK)"""
     data: MaybePath = None
@@ -64,7 +66,7 @@ class Compare:
     def run(self) -> None:
         task = find_task(self.task)
         paths = RunPaths.of(task, self.base)
-        rivals = find_rivals(task, self.families.split(","), self.scale, self.recipe, paths)
+        rivals = find_rivals(task, self.families.split(","), self.scale, self.recipe, paths, self.effort)
         search, out = SearchBudget(self.samples, self.rounds, self.compile_search), self.out or paths.comparison
         options = CompareOptions(self.data, self.trials, self.search_trials, self.offset, search)
         runtime, executor = self.compute.runtime, self.workers.executor

@@ -68,6 +68,8 @@ class Choice:
     """paper or best: how it is trained"""
     family: str = "lewm"
     """the world model: a registered family, or package.module:FAMILY"""
+    effort: float = 1.0
+    """training steps of every stage, as a share of the preset's: 0.5 trains in half the time"""
     base: MaybePath = None
     """folder of the task's artifacts (default: runs/TASK)"""
 
@@ -80,7 +82,7 @@ class Choice:
 
     @property
     def preset(self) -> Preset:
-        return get_preset(self.spec, self.scale, self.recipe, find_family(self.family).name)
+        return get_preset(self.spec, self.scale, self.recipe, find_family(self.family).name, self.effort)
 
     @property
     def paths(self) -> RunPaths:
@@ -110,17 +112,18 @@ class Workers:
 
 
 def preselect(words: Sequence[str], default: str | None = None) -> Choice:
-    """Task, scale, recipe and family as typed, read before the rest: the defaults of the other options follow from
-    them. `default`: the task of verbs that need none."""
+    """Task, scale, recipe, family and effort as typed, read before the rest: the defaults of the other options follow
+    from them. `default`: the task of verbs that need none."""
     typed: dict[str, Any] = {}
     given: list[str] = []
     remaining = iter(words)
     for word in remaining:
         name, equals, value = word.partition("=")
-        if name in ("--scale", "--recipe", "--family"):
+        if name in ("--scale", "--recipe", "--family", "--effort"):
             typed[name[2:]] = value if equals else next(remaining, "")
         elif not word.startswith("-"):
             given.append(word)
+    typed["effort"] = number(typed.get("effort", "1"), "--effort")
     typed.setdefault("recipe", default_recipe(typed.get("scale", Choice.scale)))
     known = [word for word in given if word in TASKS or ":" in word]
     if default is None and asks_for_help(words):
@@ -144,6 +147,13 @@ def is_typed(option: str, words: Sequence[str]) -> bool:
 def names(text: str) -> tuple[str, ...]:
     """Those between commas; none in an empty text."""
     return tuple(name for name in text.split(",") if name)
+
+
+def number(text: str, option: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{option} takes a number; got {text!r}.") from None
 
 
 def integers(text: str, option: str) -> tuple[int, ...]:

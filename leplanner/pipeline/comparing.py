@@ -86,13 +86,15 @@ class Rival:
         return [train_world(task, self.preset, data, world, runtime, show), *learned.stages]
 
 
-def find_rivals(task: Task, names: Sequence[str], scale: str, recipe: str | None, paths: RunPaths) -> list[Rival]:
-    """Families by name or as package.module:FAMILY, each with the preset of this scale and recipe."""
+def find_rivals(
+    task: Task, names: Sequence[str], scale: str, recipe: str | None, paths: RunPaths, effort: float = 1.0
+) -> list[Rival]:
+    """Families by name or as package.module:FAMILY, each with the preset of this scale, recipe and effort."""
     found = [find_family(name).name for name in names]
     twice = sorted({name for name in found if found.count(name) > 1})
     if twice:
         raise ValueError(f"A family is compared with others: {', '.join(twice)} was requested twice.")
-    return [Rival(get_preset(task, scale, recipe, name), paths.family(name)) for name in found]
+    return [Rival(get_preset(task, scale, recipe, name, effort), paths.family(name)) for name in found]
 
 
 def run_comparison(
@@ -131,6 +133,7 @@ def run_comparison(
         "task": task.name,
         "scale": preset.scale,
         "recipe": preset.recipe,
+        "effort": preset.effort,
         "data": manifest.data_digest,
         "manifest": manifest.digest,
         "protocol": manifest.protocol,

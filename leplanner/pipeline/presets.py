@@ -25,6 +25,7 @@ from ..worlds import FAMILIES
 from ..worlds.finetune import FinetuneConfig
 from ..worlds.train import WorldTrainConfig
 
+TRAININGS = ("world", "finetune", "density", "training", "baselines", "decoder")  # what a preset trains
 BLOCK = 5  # f: environment actions in a block, unless a world says otherwise
 
 
@@ -55,6 +56,22 @@ class Preset:
     baselines: BaselineTrainConfig
     decoder: DecoderTrainConfig
     on_policy: OnPolicyConfig = field(default_factory=OnPolicyConfig)
+    effort: float = 1.0  # training steps, as a share of those that the scale and recipe say
+
+    def with_effort(self, effort: float) -> Preset:
+        """The same, trained for another share of the steps."""
+        if not 0 < effort < float("inf"):
+            raise ValueError(f"Effort is a share of the preset's training steps, above 0; got {effort}.")
+        if effort == 1:
+            return self
+        parts = {name: getattr(self, name) for name in TRAININGS}
+        shorter = {name: changed(part, steps=round(effort * part.optim.steps)) for name, part in parts.items()}
+        rounds = replace(
+            self.on_policy,
+            finetune_steps=round(effort * self.on_policy.finetune_steps),
+            steps=round(effort * self.on_policy.steps),
+        )
+        return replace(self, **shorter, on_policy=rounds, effort=effort * self.effort)
 
     @property
     def on_policy_training(self) -> PlannerTrainConfig:
@@ -214,7 +231,9 @@ def default_recipe(scale: str) -> str:
     return DEFAULT_RECIPES.get(scale.casefold(), "best")
 
 
-def get_preset(task: Task, scale: str = "compact", recipe: str | None = None, family: str = "lewm") -> Preset:
+def get_preset(
+    task: Task, scale: str = "compact", recipe: str | None = None, family: str = "lewm", effort: float = 1.0
+) -> Preset:
     scale = match_name("scale", scale, SCALES)
     recipe = match_name("recipe", recipe or default_recipe(scale), RECIPES)
-    return SCALES[scale](task, recipe, FAMILIES.get(family).name)
+    return SCALES[scale](task, recipe, FAMILIES.get(family).name).with_effort(effort)

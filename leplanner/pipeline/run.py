@@ -224,6 +224,7 @@ def _command(task: Task, preset: Preset, options: RunOptions) -> str:
         "--family",
         preset.family,
     ]
+    words += ["--effort", f"{preset.effort:g}"] if preset.effort != 1 else []
     words += ["--world", options.world] if options.world else []
     words += ["--data", options.data.name] if options.data else []
     defaults = RunOptions()

@@ -61,6 +61,11 @@ def planner_title(report: dict[str, Any], method: str) -> str:
     return METHODS.get(method).title if method in METHODS else method
 
 
+def preset_words(report: dict[str, Any]) -> str:
+    words, effort = f"{report['scale']} scale, {report['recipe']} recipe", report["effort"]
+    return words if effort == 1 else f"{words}, {effort:g} of its training steps"
+
+
 def _worlds(report: dict[str, Any]) -> Sheet:
     first = next(iter(report["families"][0]["probe"]["rmse"]))
     longest = max(len(family["rollout_error"]) for family in report["families"])
@@ -78,7 +83,7 @@ def _worlds(report: dict[str, Any]) -> Sheet:
         )
         rows.append(row)
     title = (
-        f"{report['task']}: worlds, {report['scale']} scale, {report['recipe']} recipe. Parameters; minutes of "
+        f"{report['task']}: worlds, {preset_words(report)}. Parameters; minutes of "
         f"training; error after 1 and {longest} blocks, % of copying the last latent; linear probe, in "
         f"{report['families'][0]['probe']['unit'] or 'units of the state'} and mean % of the spread"
     )

@@ -13,7 +13,7 @@ from ..artifacts import read_json
 from ..evaluation.metrics import HEADLINE
 from ..tasks import get_task
 from . import figures, picture_figures
-from .comparison import difference_lines
+from .comparison import difference_lines, preset_words
 from .findings import show_p
 from .tables import Evaluation, metric_title
 
@@ -108,7 +108,7 @@ def _comparison(report: dict[str, Any]) -> Section:
     figure = figures.family_comparison(report, title)
     about = (
         f"{report['trials']} trials of manifest {report['manifest'][:12]} ({report['search_trials']} of searches), "
-        f"data {report['data'][:12]}, {report['scale']} scale, {report['recipe']} recipe; the same for every family. "
+        f"data {report['data'][:12]}, {preset_words(report)}; the same for every family. "
         f"Paired differences of {metric_title(HEADLINE)} success in points (95 % bootstrap interval, exact McNemar p)."
     )
     drawn: Drawn = {f"{report['task']}_families": ("Success and time by family and planner", figure)}

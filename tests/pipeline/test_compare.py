@@ -70,6 +70,7 @@ def compared(tworoom_file, tmp_path_factory, cheap, forgets_registrations):
     words = ["compare", "tworoom", "--scale", "tiny", "--families", ",".join(FAMILIES.values())]
     words += ["--base", str(base), "--data", str(tworoom_file), "--trials", str(TRIALS)]
     words += ["--search-trials", str(SEARCH_TRIALS), "--samples", str(SAMPLES), "--rounds", str(ROUNDS)]
+    words += ["--effort", "0.5"]
     trained: list[list[str]] = []
     train, finetune = loop._run, stages.finetune
 
@@ -135,6 +136,7 @@ def test_the_tables_hold_every_family_and_both_planners(compared, capsys):
     report = read_json(base / "comparison" / "comparison.json")
     worlds, success, paired, cost = comparison_tables(report)
     assert [row[0] for section in worlds.sections for row in section] == list(FAMILIES)
+    assert "tiny scale, best recipe, 0.5 of its training steps" in worlds.title
     expected = {(family, planner) for family in FAMILIES for planner in ("LePlanner", "CEM")}
     for sheet in (success, cost):
         assert {row[:2] for section in sheet.sections for row in section} == expected

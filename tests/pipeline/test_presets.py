@@ -9,7 +9,7 @@ import own_families
 import pytest
 
 from leplanner.core.config import changed
-from leplanner.pipeline.presets import RECIPES, SCALES, get_preset
+from leplanner.pipeline.presets import RECIPES, SCALES, TRAININGS, get_preset
 from leplanner.tasks import TASKS
 from leplanner.worlds import FAMILIES, register_world
 
@@ -141,3 +141,20 @@ def test_a_task_changes_sizes_wherever_a_family_has_them(forgets_registrations):
             adjusted.add(family)
     assert adjusted >= {"lewm", "pldm"}
     assert own_families.TOKENS.name in unchanged
+
+
+def test_effort_is_a_share_of_all_training_steps_and_of_nothing_else():
+    whole, half = get_preset(TASKS["pusht"]), get_preset(TASKS["pusht"], effort=0.5)
+    for name in TRAININGS:
+        assert getattr(half, name).optim.steps == round(getattr(whole, name).optim.steps / 2)
+        again = changed(getattr(half, name), steps=getattr(whole, name).optim.steps)
+        assert again == getattr(whole, name)
+    assert half.on_policy == replace(whole.on_policy, finetune_steps=1500, steps=2250)
+    assert (half.collect, half.network, half.planner, half.effort) == (whole.collect, whole.network, whole.planner, 0.5)
+    assert get_preset(TASKS["pusht"], "compact", "paper", effort=0.5).finetune.optim.steps == 0
+
+
+@pytest.mark.parametrize("effort", [0.0, -1.0, float("nan"), float("inf")])
+def test_effort_is_above_zero(effort):
+    with pytest.raises(ValueError, match="above 0"):
+        get_preset(TASKS["pusht"], effort=effort)
