@@ -1,12 +1,15 @@
-"""Hooks of mkdocs: the command-line page is made from `--help`, and `::: lp.NAME` documents a public name."""
+"""Hooks of mkdocs: the command-line page is made from `--help`, `::: lp.NAME` documents a public name, and
+`<!-- comparison FILE -->` shows the tables of a `comparison.json`."""
 
 from __future__ import annotations
 
 import contextlib
 import html
 import io
+import json
 import os
 import re
+from pathlib import Path
 from typing import Any
 
 MARKER = "<!-- every verb -->"
@@ -27,12 +30,21 @@ GROUPS = {  # option groups are named for fields of the code; readers want to kn
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     markdown = re.sub(r"^::: lp\.(\w+)$", _public_name, markdown, flags=re.M)
+    markdown = re.sub(r"^<!-- comparison (\S+) -->$", _comparison, markdown, flags=re.M)
     return markdown.replace(MARKER, reference()) if MARKER in markdown else markdown
 
 
 def _public_name(match: re.Match[str]) -> str:
     name = match[1]
     return f"::: leplanner.{name}\n    options: {{heading: lp.{name}, toc_label: {name}}}"
+
+
+def _comparison(match: re.Match[str]) -> str:
+    """The tables of `leplanner compare`."""
+    from leplanner.report.comparison import comparison_tables
+
+    report = json.loads((Path(__file__).parent / match[1]).read_text())
+    return "\n\n".join(sheet.markdown for sheet in comparison_tables(report))
 
 
 def reference() -> str:

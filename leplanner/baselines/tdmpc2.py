@@ -43,7 +43,7 @@ class TDMPC2Policy:
             raise ValueError(_missing(dynamics))
         self.plan_return, self.propose_plan = plan_return, propose_plan
         self.actions, self.frames = model.actions, model.context
-        self.config, self.transitions = config or MPPIConfig(), 0
+        self.config, self.transitions, self.calls = config or MPPIConfig(), 0, 0
 
     def decide(self, request: Request) -> Array:
         return self.actions.raw_actions(self.plan(request.problem, request.seeds, request.remaining_plan))
@@ -70,6 +70,7 @@ class TDMPC2Policy:
         proposed = self.propose_plan(*_repeated(problem, config.proposals), noise(config.proposals))
         proposed = (proposed - center) / scale
         self.transitions += config.proposals * config.horizon
+        self.calls += config.horizon
 
         mean, std = goal.new_zeros(shape), goal.new_full(shape, config.max_std)
         if remaining_plan is not None:
@@ -82,6 +83,7 @@ class TDMPC2Policy:
             candidates = torch.cat([proposed, sampled])
             returns = self.plan_return(context, past_blocks, center + scale * candidates, goals)
             self.transitions += config.samples * config.horizon
+            self.calls += config.horizon
             best = returns.topk(config.elites)
             elites = candidates[best.indices]
             weights = (config.temperature * best.values).softmax(dim=0).view(-1, 1, 1)

@@ -10,7 +10,8 @@ from ..pipeline.comparing import CompareOptions, find_rivals, run_comparison
 from ..pipeline.paths import RunPaths
 from ..report.comparison import comparison_tables
 from ..tasks import find_task
-from .options import Comma, Compute, Flat, MaybePath, MaybeStr, Out, Output, TaskName, Workers
+from ..worlds import FAMILIES
+from .options import Comma, Compute, Flat, MaybePath, MaybeStr, Out, Output, TaskName, Workers, names
 from .progress import bar, errors
 
 
@@ -20,7 +21,7 @@ class Compare:
 
     Each family gets the stages of a run (world, cache, finetuning, density, planner) in runs/TASK/families/NAME, and
     is measured with the planner of its authors and with LePlanner, replanning after one block and after a whole plan.
-    Nothing is trained on policy, since planners would collect different data. Every decision is timed at the end, all
+    Nothing is trained on policy, since planners would collect different data. Decisions are timed at the end, all
     families in turns in one process.
 
     Resumable: what is finished is skipped, also what the single verbs made with --base runs/TASK/families/NAME.
@@ -35,30 +36,30 @@ class Compare:
     """a registered task, or package.module:TASK"""
     compute: Annotated[Compute, Flat]
     workers: Annotated[Workers, Flat]
-    families: Comma = "lewm,fast-lewm,pldm,dino-wm,tdmpc2"
-    """registered families, or package.module:FAMILY; LePlanner in the first is what the others are compared with"""
+    families: Comma = field(default_factory=lambda: ",".join(FAMILIES))
+    """registered families, or package.module:FAMILY; the first is the reference"""
     scale: str = "compact"
     """paper, compact or tiny: how large"""
     recipe: MaybeStr = None
     """paper or best: how worlds and planners are trained (default: best, at paper scale paper)"""
     effort: float = 1.0
-    """training steps of every stage, as a share of the presets': 0.5 trains in half the time"""
+    """training steps of every stage, as a fraction of the presets'"""
     base: MaybePath = None
     """folder of the task's artifacts (default: runs/TASK)"""
     data: MaybePath = None
     """the dataset of all families (default: runs/TASK/data.h5, collected if it is missing)"""
     out: MaybePath = None
-    """folder for the results (default: runs/TASK/comparison); rows are in a folder of its name with each family"""
+    """folder for the results (default: runs/TASK/comparison), with a folder of rows for each family"""
     trials: int = 200
     """nontrivial held-out trials, the same for every family"""
     search_trials: int = 50
-    """how many of them searches get, which take seconds a decision; 0: LePlanner alone"""
+    """trials for searches, which take seconds a decision; 0: no searches"""
     offset: int = 25
     """environment actions from start to goal in the data"""
     samples: int = 300
-    """candidates a round, of the searches"""
+    """candidates per round of a search"""
     rounds: int = 30
-    """of the searches"""
+    """rounds of a search"""
     compile_search: bool = False
     """searches imagine through a compiled rollout; needs a C++ compiler"""
     output: Out = field(default_factory=Output)
@@ -66,7 +67,7 @@ class Compare:
     def run(self) -> None:
         task = find_task(self.task)
         paths = RunPaths.of(task, self.base)
-        rivals = find_rivals(task, self.families.split(","), self.scale, self.recipe, paths, self.effort)
+        rivals = find_rivals(task, names(self.families), self.scale, self.recipe, paths, self.effort)
         search, out = SearchBudget(self.samples, self.rounds, self.compile_search), self.out or paths.comparison
         options = CompareOptions(self.data, self.trials, self.search_trials, self.offset, search)
         runtime, executor = self.compute.runtime, self.workers.executor

@@ -69,7 +69,7 @@ class Choice:
     family: str = "lewm"
     """the world model: a registered family, or package.module:FAMILY"""
     effort: float = 1.0
-    """training steps of every stage, as a share of the preset's: 0.5 trains in half the time"""
+    """training steps of every stage, as a fraction of the preset's"""
     base: MaybePath = None
     """folder of the task's artifacts (default: runs/TASK)"""
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ..artifacts import atomic_path, command_line, is_whole, provenance, read_artifact, write_json
-from ..control.methods import DEFAULT, METHODS, MethodInputs, SearchBudget
+from ..control.methods import METHODS, MethodInputs, SearchBudget
 from ..data.cache import open_cache
 from ..data.episodes import split
 from ..data.formats import open_episodes
@@ -32,7 +32,7 @@ from ..report.page import check_installed
 from ..tasks import Task
 from ..training.loggers import read_validations
 from ..training.runtime import Runtime
-from ..worlds import FAMILIES, find_family
+from ..worlds import FAMILIES, find_family, pretraining
 from ..worlds.finetune import rollout_errors
 from ..worlds.validate import probe_latents
 from .evaluating import Draw, Evaluated, evaluate_folder, find_manifest, grow_manifest
@@ -51,7 +51,7 @@ class CompareOptions:
 
     data: Path | None = None  # a dataset to use instead of collecting one
     trials: int = 200
-    search_trials: int = 50  # of own planners that search; 0: LePlanner alone
+    search_trials: int = 50  # of own planners that search with the shared budget; 0: none of them
     offset: int = 25
     search: SearchBudget = field(default_factory=SearchBudget)
 
@@ -68,6 +68,10 @@ class Rival:
         return self.preset.family
 
     @property
+    def controller(self) -> str:
+        return self.preset.controller
+
+    @property
     def own_planner(self) -> str:
         return METHODS.get(FAMILIES.get(self.name).own_planner).name
 
@@ -77,7 +81,7 @@ class Rival:
 
     def methods(self, options: CompareOptions) -> tuple[str, ...]:
         left_out = METHODS.get(self.own_planner).role == "search" and not options.search_trials
-        return tuple(dict.fromkeys((DEFAULT, *(() if left_out else (self.own_planner,)))))
+        return tuple(dict.fromkeys((self.controller, *(() if left_out else (self.own_planner,)))))
 
     def stages(self, task: Task, data: Path, runtime: Runtime, show: Show) -> list[Stage]:
         """Of a run, without rounds on policy: those would give every family other data."""
@@ -93,7 +97,7 @@ def find_rivals(
     found = [find_family(name).name for name in names]
     twice = sorted({name for name in found if found.count(name) > 1})
     if twice:
-        raise ValueError(f"A family is compared with others: {', '.join(twice)} was requested twice.")
+        raise ValueError(f"Give each family once; {', '.join(twice)} is listed twice.")
     return [Rival(get_preset(task, scale, recipe, name, effort), paths.family(name)) for name in found]
 
 
@@ -125,10 +129,11 @@ def run_comparison(
     on_stage("compare")
     families = [_family(task, rival, one) for rival, one in zip(rivals, evaluated, strict=True)]
     groups = [_groups(one.rows) for one in evaluated]
-    for family, mine in zip(families, groups, strict=True):
-        family["minus_own"] = _differences(mine, DEFAULT, mine, family["own_planner"], family["replans"])
-        family["minus_first"] = _differences(mine, DEFAULT, groups[0], DEFAULT, family["replans"])
     preset = rivals[0].preset
+    ours = preset.controller
+    for family, mine in zip(families, groups, strict=True):
+        family["minus_own"] = _differences(mine, ours, mine, family["own_planner"], family["replans"])
+        family["minus_first"] = _differences(mine, ours, groups[0], ours, family["replans"])
     report = {
         "task": task.name,
         "scale": preset.scale,
@@ -143,7 +148,7 @@ def run_comparison(
         "trials": options.trials,
         "search_trials": options.search_trials,
         "settings": evaluated[0].report["settings"],
-        "leplanner": DEFAULT,
+        "leplanner": ours,
         "reference": rivals[0].name,
         "families": families,
         "latency": _latency(rivals, options, manifest),
@@ -164,12 +169,25 @@ def _check(rivals: Sequence[Rival], options: CompareOptions) -> None:
         raise ValueError(f"Give at least one family: {', '.join(FAMILIES)}.")
     if options.trials < 1 or options.search_trials < 0:
         raise ValueError(
-            f"--trials must be at least 1 and --search-trials at least 0 (LePlanner alone); got {options.trials} and "
+            f"--trials must be at least 1 and --search-trials at least 0 (no searches); got {options.trials} and "
             f"{options.search_trials}."
         )
-    collected = {rival.name: rival.preset.collect for rival in rivals}
-    if options.data is None and len(set(collected.values())) > 1:
-        raise ValueError(f"All families learn from the same data, but their presets collect other data: {collected}.")
+    for rival in rivals:
+        _check_own_planner(rival)
+    if options.data is None and len({rival.preset.collect for rival in rivals}) > 1:
+        raise ValueError(
+            f"The presets of {', '.join(rival.name for rival in rivals)} collect different data, but all families "
+            "learn from the same. Give one dataset with --data."
+        )
+
+
+def _check_own_planner(rival: Rival) -> None:
+    method, family = METHODS.get(rival.own_planner), FAMILIES.get(rival.name)
+    if not method.suits(family.build(rival.preset.network)):
+        raise ValueError(
+            f"The family {rival.name!r} names {method.name} as its own planner, which needs {', '.join(method.needs)} "
+            "of a world; its network does not offer them. Name another method as the family's own_planner."
+        )
 
 
 def _check_worlds(rivals: Sequence[Rival], digest: str, data: Path) -> None:
@@ -218,7 +236,7 @@ def _evaluate(
     )
     draw = Draw(len(manifest.trials), manifest.seed, manifest.protocol, manifest.offset, manifest.budget)
     planner, baselines = rival.paths.planner, _baselines(rival)
-    title, folder = f"evaluate {rival.name}", rival.paths.base / out.name
+    title, folder = f"evaluate {rival.name}", out / rival.name
     evaluated = evaluate_folder(
         task, planner, data, draw, config, folder, baselines, None, executor, show, title, shared=out
     )
@@ -262,9 +280,10 @@ def _family(task: Task, rival: Rival, evaluated: Evaluated) -> dict[str, Any]:
 
 
 def _minutes(folder: Path) -> float | None:
-    """Of training, over all calls, as its metrics say; none where nothing was trained, or its metrics are gone."""
-    validations = read_validations(folder)
-    return float(validations[-1]["minutes"]) if validations else None
+    """Of training, over all calls, as its metrics say, with those of an encoder made before; none where nothing was
+    trained, or its metrics are gone."""
+    parts = [read_validations(part) for part in (folder, folder / pretraining.FOLDER) if part.exists()]
+    return sum(float(part[-1]["minutes"]) for part in parts) if all(parts) else None
 
 
 Groups = dict[tuple[str, int], dict[int, TrialRow]]  # method and m -> rows by trial

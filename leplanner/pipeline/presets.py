@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..baselines.learned import BaselineTrainConfig
+from ..control.methods import DEFAULT
 from ..core.config import changed, has_field
 from ..core.registry import match_name
 from ..data.collect import CollectConfig
@@ -56,6 +57,7 @@ class Preset:
     baselines: BaselineTrainConfig
     decoder: DecoderTrainConfig
     on_policy: OnPolicyConfig = field(default_factory=OnPolicyConfig)
+    controller: str = DEFAULT  # the method that is ours: how its planner is used
     effort: float = 1.0  # training steps, as a share of those that the scale and recipe say
 
     def with_effort(self, effort: float) -> Preset:
@@ -65,11 +67,13 @@ class Preset:
         if effort == 1:
             return self
         parts = {name: getattr(self, name) for name in TRAININGS}
-        shorter = {name: changed(part, steps=round(effort * part.optim.steps)) for name, part in parts.items()}
+
+        def share(steps: int) -> int:
+            return max(1, round(effort * steps)) if steps else 0  # a stage that is not left out stays one
+
+        shorter = {name: changed(part, steps=share(part.optim.steps)) for name, part in parts.items()}
         rounds = replace(
-            self.on_policy,
-            finetune_steps=round(effort * self.on_policy.finetune_steps),
-            steps=round(effort * self.on_policy.steps),
+            self.on_policy, finetune_steps=share(self.on_policy.finetune_steps), steps=share(self.on_policy.steps)
         )
         return replace(self, **shorter, on_policy=rounds, effort=effort * self.effort)
 
@@ -110,7 +114,8 @@ class Preset:
 
 
 def _paper_recipe(preset: Preset) -> Preset:
-    """The paper's objective, optimizer and curriculum; the world without state labels, and not finetuned."""
+    """The paper's objective, optimizer, curriculum and controller; the world without state labels, and not
+    finetuned."""
     defaults = PlannerTrainConfig()
     return replace(
         preset,
@@ -120,6 +125,7 @@ def _paper_recipe(preset: Preset) -> Preset:
             defaults, optim=replace(preset.training.optim, optimizer="adamw"), engine=preset.training.engine
         ),
         on_policy=OnPolicyConfig(),
+        controller="leplanner",
     )
 
 

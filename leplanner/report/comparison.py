@@ -54,10 +54,8 @@ def comparison_tables(report: dict[str, Any]) -> list[Sheet]:
     return [sheet for sheet in (_worlds(report), _success(report), _paired(report), _cost(report)) if sheet.sections]
 
 
-def planner_title(report: dict[str, Any], method: str) -> str:
-    """A comparison has one planner of ours; the budget of searches is said once, for all."""
-    if method == report["leplanner"]:
-        return "LePlanner"
+def planner_title(method: str) -> str:
+    """Without the budget of searches, which is said once, for all."""
     return METHODS.get(method).title if method in METHODS else method
 
 
@@ -102,7 +100,7 @@ def _success(report: dict[str, Any]) -> Sheet:
     measured = [name for name in RATES if any(name in row["rates"] for row in rows)]
     sections = [
         [
-            (family["name"], planner_title(report, row["method"]), str(row["replan"]), str(row["trials"]))
+            (family["name"], planner_title(row["method"]), str(row["replan"]), str(row["trials"]))
             + tuple(show_rate(row["rates"][name]) if name in row["rates"] else UNKNOWN for name in measured)
             for row in family["methods"]
         ]
@@ -125,14 +123,17 @@ def _paired(report: dict[str, Any]) -> Sheet:
             for m, by_metric in by_m.items()
         ]
         sections += [rows] if rows else []
-    title = f"{report['task']}: LePlanner in a family minus another, points, paired on the trials that both ran"
+    title = (
+        f"{report['task']}: {planner_title(report['leplanner'])} in a family minus another, points, paired on the "
+        "trials that both ran. Intervals are over trials; each family was trained once"
+    )
     return Sheet(title, ("family", "minus"), ("m", "n", *map(metric_title, COMPARED)), sections)
 
 
 def _cost(report: dict[str, Any]) -> Sheet:
     sections = [
         [
-            (family["name"], planner_title(report, row["method"]), f"{row['transitions']:,}")
+            (family["name"], planner_title(row["method"]), f"{row['transitions']:,}")
             + (UNKNOWN if row["calls"] is None else f"{row['calls']:,}",)
             + (f"{row['encode_ms']:.1f}", f"{row['plan_ms']:.1f}", f"{row['encode_ms'] + row['plan_ms']:.1f}")
             for row in report["latency"]["rows"]
@@ -140,10 +141,13 @@ def _cost(report: dict[str, Any]) -> Sheet:
         ]
         for family in report["families"]
     ]
-    threads = report["latency"]["machine"]["threads"]
+    latency = report["latency"]
+    threads = latency["machine"]["threads"]
+    engines = " or ".join(dict.fromkeys(one["engine"] for one in latency["fingerprints"].values()))
     title = (
         f"{report['task']}: a decision at m = 1. Imagined steps, predictor calls one after another, and milliseconds "
-        f"(all in turns, {threads} thread{'s' if threads > 1 else ''})"
+        f"(all in turns, {threads} thread{'s' if threads > 1 else ''}; {planner_title(report['leplanner'])} with the "
+        f"{engines} engine, the others in PyTorch)"
     )
     return Sheet(title, ("family", "planner"), ("imagined", "calls", "encode ms", "plan ms", "both ms"), sections)
 
@@ -151,7 +155,8 @@ def _cost(report: dict[str, Any]) -> Sheet:
 def difference_lines(report: dict[str, Any]) -> list[str]:
     """Paired differences of the headline, a line each."""
     return [
-        f"{family['name']}, m = {m}: LePlanner minus {other} {_difference(by_metric[HEADLINE])}, "
+        f"{family['name']}, m = {m}: {planner_title(report['leplanner'])} minus {other} "
+        f"{_difference(by_metric[HEADLINE])}, "
         f"{show_p(by_metric[HEADLINE]['p_value'])}, {by_metric[HEADLINE]['trials']} trials"
         for family in report["families"]
         for other, by_m in _compared(report, family)
@@ -161,8 +166,8 @@ def difference_lines(report: dict[str, Any]) -> list[str]:
 
 def _compared(report: dict[str, Any], family: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """What ours is compared with, by name, and the differences."""
-    own = planner_title(report, family["own_planner"])
-    return [(own, family["minus_own"]), (f"LePlanner in {report['reference']}", family["minus_first"])]
+    ours, own = planner_title(report["leplanner"]), planner_title(family["own_planner"])
+    return [(own, family["minus_own"]), (f"{ours} in {report['reference']}", family["minus_first"])]
 
 
 def _difference(difference: dict[str, Any]) -> str:

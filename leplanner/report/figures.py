@@ -282,7 +282,7 @@ def family_comparison(report: dict[str, Any], title: str) -> Any:
         for place in range(1, len(families)):
             axes.axhline(place - 0.5, color=GRAY, lw=0.3)
     for shade in dict.fromkeys(color.values()):  # searches share one
-        names = ", ".join(planner_title(report, name) for name in drawn if color[name] == shade)
+        names = ", ".join(planner_title(name) for name in drawn if color[name] == shade)
         last.plot([], [], "s", ms=5, color=shade, label=names)
     for metric in (HEADLINE, HELD):
         fill = BLACK if metric == HEADLINE else "white"

@@ -13,6 +13,7 @@ from ..training.loop import OnProgress, no_progress
 from ..training.optim import OptimConfig
 from ..training.runtime import Runtime
 
+FOLDER = "encoder"  # of its checkpoints and metrics, in the world's folder
 DrawFrames = Callable[[np.random.Generator, int], np.ndarray]  # -> uint8 (B, S, S, 3)
 
 

@@ -20,6 +20,7 @@ from ..training.loop import CHECKPOINT, OnProgress, TrainState, no_progress, tra
 from ..training.optim import OptimConfig
 from ..training.precision import keep_freed_memory, round_to_half
 from ..training.runtime import Runtime, seeded
+from . import pretraining
 from .base import FAMILIES, World, WorldSpec, build_network, normalize, save_world
 from .pretraining import Pretraining
 from .validate import calibrate, probe_rows, validate
@@ -111,7 +112,7 @@ def train_world(
             held_out=lambda rng, count: unseen.draw(rng, count).frames[:, 0],
             normalize=lambda frames: normalize(frames, spec),
             optim=config.optim,
-            folder=out / "encoder",
+            folder=out / pretraining.FOLDER,
             run=run,
             runtime=runtime,
             on_progress=on_progress,

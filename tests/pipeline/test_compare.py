@@ -7,6 +7,7 @@ import shutil
 from dataclasses import replace
 
 import numpy as np
+import own_families
 import pytest
 import torch
 
@@ -20,7 +21,7 @@ from leplanner.evaluation.latency import measure_side_by_side
 from leplanner.evaluation.manifest import load_manifest
 from leplanner.evaluation.runner import TrialRow
 from leplanner.pipeline import comparing, stages
-from leplanner.pipeline.comparing import _differences, _groups
+from leplanner.pipeline.comparing import CompareOptions, _differences, _groups, find_rivals
 from leplanner.pipeline.paths import RunPaths
 from leplanner.pipeline.presets import get_preset
 from leplanner.planner.model import PlannerConfig
@@ -29,7 +30,7 @@ from leplanner.report.comparison import comparison_tables, difference_lines
 from leplanner.report.page import write_page
 from leplanner.tasks import TASKS
 from leplanner.training import loop
-from leplanner.worlds import World
+from leplanner.worlds import World, register_world
 
 FAMILIES = {"lewm": "lewm", "linear": "own_families:LINEAR"}
 TRIALS, SEARCH_TRIALS, SAMPLES, ROUNDS = 3, 2, 20, 1
@@ -95,7 +96,7 @@ def compared(tworoom_file, tmp_path_factory, cheap, forgets_registrations):
 
 
 def rows_of(base, family):
-    return [TrialRow(**line) for line in read_lines(base / "families" / family / "comparison" / "rows.jsonl")]
+    return [TrialRow(**line) for line in read_lines(base / "comparison" / family / "rows.jsonl")]
 
 
 def test_what_was_finished_is_not_trained_again(compared):
@@ -107,14 +108,14 @@ def test_what_was_finished_is_not_trained_again(compared):
 def test_a_finished_comparison_only_takes_the_time_again(compared, monkeypatch, capsys):
     base, words, _ = compared
     before = read_json(base / "comparison" / "comparison.json")
-    rows = {family: (base / "families" / family / "comparison" / "rows.jsonl").read_text() for family in FAMILIES}
+    rows = {family: (base / "comparison" / family / "rows.jsonl").read_text() for family in FAMILIES}
     monkeypatch.setattr(loop, "_run", None)
     capsys.readouterr()
     assert main([*words, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["families"] == before["families"]
     for family, text in rows.items():
-        assert (base / "families" / family / "comparison" / "rows.jsonl").read_text() == text
+        assert (base / "comparison" / family / "rows.jsonl").read_text() == text
 
 
 def test_every_family_runs_the_same_trials_and_searches_the_first_of_them(compared):
@@ -122,7 +123,7 @@ def test_every_family_runs_the_same_trials_and_searches_the_first_of_them(compar
     shared = load_manifest(base / "comparison" / "manifest.json")
     assert all(not trial.history_states for trial in shared.trials)  # nothing of it depends on a world
     for family in FAMILIES:
-        folder = base / "families" / family / "comparison"
+        folder = base / "comparison" / family
         assert load_manifest(folder / "manifest.json").digest == shared.digest
         rows = rows_of(base, family)
         assert {row.manifest for row in rows} == {shared.digest}
@@ -137,11 +138,11 @@ def test_the_tables_hold_every_family_and_both_planners(compared, capsys):
     worlds, success, paired, cost = comparison_tables(report)
     assert [row[0] for section in worlds.sections for row in section] == list(FAMILIES)
     assert "tiny scale, best recipe, 0.5 of its training steps" in worlds.title
-    expected = {(family, planner) for family in FAMILIES for planner in ("LePlanner", "CEM")}
+    expected = {(family, planner) for family in FAMILIES for planner in ("LePlanner-reuse", "CEM")}
     for sheet in (success, cost):
         assert {row[:2] for section in sheet.sections for row in section} == expected
     against = {row[:2] for section in paired.sections for row in section}
-    assert against == {("lewm", "CEM"), ("linear", "CEM"), ("linear", "LePlanner in lewm")}
+    assert against == {("lewm", "CEM"), ("linear", "CEM"), ("linear", "LePlanner-reuse in lewm")}
     text = (base / "comparison" / "table.md").read_text()
     for sheet in (worlds, success, paired, cost):
         for section in sheet.sections:
@@ -249,7 +250,8 @@ def test_differences_of_a_comparison_are_those_of_its_rows(compared):
     ("wrong", "said"),
     [
         (("--families", "lewn"), "Did you mean 'lewm'?"),
-        (("--families", "lewm,LeWM"), "lewm was requested twice"),
+        (("--families", "lewm,LeWM"), "lewm is listed twice"),
+        (("--families", ""), "Give at least one family"),
         (("--trials", "0"), "--trials must be at least 1"),
         (("--search-trials", "-1"), "--search-trials at least 0"),
     ],
@@ -258,6 +260,28 @@ def test_what_cannot_be_compared_is_refused_at_once(tmp_path, capsys, wrong, sai
     assert main(["compare", "tworoom", "--scale", "tiny", "--families", "lewm", "--base", str(tmp_path), *wrong]) == 1
     assert said in " ".join(capsys.readouterr().err.split())
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("own_planner", "said"),
+    [("tdmpc2", "names tdmpc2 as its own planner, which needs plan_return"), ("cemm", "Did you mean 'cem'?")],
+)
+def test_an_own_planner_that_cannot_run_is_refused_at_once(
+    own_planner, said, tmp_path, capsys, cheap, forgets_registrations
+):
+    name = f"planned-by-{own_planner}"
+    register_world(replace(own_families.LINEAR, name=name, own_planner=own_planner))
+    words = ["compare", "tworoom", "--scale", "tiny", "--families", name, "--base", str(tmp_path)]
+    assert main(words) == 1
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_paper_recipe_is_compared_with_the_papers_controller(tmp_path):
+    for recipe, ours in (("paper", "leplanner"), ("best", DEFAULT)):
+        (rival,) = find_rivals(TASKS["tworoom"], ["lewm"], "tiny", recipe, RunPaths(tmp_path))
+        assert rival.methods(CompareOptions()) == (ours, "cem")
+        assert rival.methods(CompareOptions(search_trials=0)) == (ours,)
 
 
 def test_a_world_of_other_data_is_refused_at_once(compared, tmp_path, capsys):

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from ...artifacts import fetch_folder, load_strictly, read_json, read_safetensors
 from ..lewm.encoders import ViTAttention, ViTConfig
-from ..lewm.release import rename
+from ..lewm.release import OLD_ATTENTION, rename
 
 
 @dataclass(frozen=True)
@@ -92,13 +92,6 @@ class DINOv2Layer(nn.Module):
         return tokens + self.layer_scale2.lambda1 * self.mlp.fc2(F.gelu(self.mlp.fc1(self.norm2(tokens))))
 
 
-# released weights have the names that transformers used before 5.9
-_OLD_TO_NEW = (
-    (r"\.attention\.attention\.query\.", ".attention.q_proj."),
-    (r"\.attention\.attention\.key\.", ".attention.k_proj."),
-    (r"\.attention\.attention\.value\.", ".attention.v_proj."),
-    (r"\.attention\.output\.dense\.", ".attention.o_proj."),
-)
 _UNUSED = ("embeddings.mask_token",)  # stands for hidden patches, in DINOv2's own training only
 _POSITIONS = "embeddings.position_embeddings"
 
@@ -115,7 +108,7 @@ def load_dinov2(encoder: DINOv2) -> None:
             "on the Hugging Face hub; other formats could run code on loading."
         )
     _check_sizes(read_json(settings), config, str(settings))
-    tensors = {name: t for name, t in rename(read_safetensors(file), _OLD_TO_NEW).items() if name not in _UNUSED}
+    tensors = {name: t for name, t in rename(read_safetensors(file), OLD_ATTENTION).items() if name not in _UNUSED}
     if _POSITIONS in tensors:
         tensors[_POSITIONS] = _positions(tensors[_POSITIONS], config.side, str(file))
     load_strictly(encoder, tensors, str(file))

@@ -9,7 +9,7 @@ from typing import Any
 from ...core.config import changed
 from ..base import WorldFamily
 from ..lewm.encoders import KeypointConfig, ViTConfig
-from ..lewm.model import LeWMObjective
+from ..lewm.family import FAMILY as LEWM
 from ..lewm.release import export_release, import_release
 from .model import FastLeWM, FastLeWMConfig
 from .release import RELEASE
@@ -69,7 +69,6 @@ def _adjust(preset: Any) -> Any:
 
 
 NETWORKS = {"paper": _paper, "compact": _compact, "tiny": _tiny}
-PROJECTIONS = {"paper": 1024, "compact": 256, "tiny": 64}
 
 FAMILY = WorldFamily(
     name="fast-lewm",
@@ -77,7 +76,7 @@ FAMILY = WorldFamily(
     config=FastLeWMConfig,
     build=FastLeWM,
     network=lambda scale, block_dim, frame_size: NETWORKS[scale](block_dim, frame_size),
-    objective=lambda scale: LeWMObjective(projections=PROJECTIONS[scale]),
+    objective=LEWM.objective,
     window=lambda network: network.context + network.prefixes,
     adjust=_adjust,
     import_release=partial(import_release, release=RELEASE),

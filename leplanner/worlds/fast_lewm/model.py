@@ -1,8 +1,9 @@
 """Fast-LeWM: LeWM's encoder, and a predictor that sees the whole plan at once.
 
-A small causal transformer reads the start latent and all blocks; what it says at block j sums up blocks 1..j. The
-predictor then moves the start latent by each such summary, row by row, so that a rollout of H blocks is one call with
-H rows and nothing is fed back. Parameter names are those of a released checkpoint, so that weights load by name.
+A small causal transformer reads the start latent and all blocks; its output at block j encodes blocks 1..j, a prefix of
+the plan. The predictor maps the start latent and each prefix to one future latent, each on its own, so that a rollout
+of H blocks is one call and nothing is fed back. Parameter names are those of a released checkpoint, so that weights
+load by name.
 """
 
 from __future__ import annotations
@@ -141,7 +142,6 @@ class PrefixEncoder(nn.Module):
     def __init__(self, config: FastLeWMConfig):
         super().__init__()
         width, hidden = config.latent, config.action_mlp * config.latent
-        self.context = config.context
         self.latent_proj = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
         self.token_proj = nn.Linear(config.block_dim, config.action_smooth)
         self.embed = nn.Sequential(nn.Linear(config.action_smooth, hidden), nn.SiLU(), nn.Linear(hidden, width))
@@ -184,7 +184,7 @@ class PrefixBlock(nn.Module):
 
 
 class PointwisePredictor(nn.Module):
-    """Moves the start latent by what a prefix does; rows do not see each other."""
+    """Maps the start latent and each prefix to a future latent; prefixes do not see each other."""
 
     transition_stack: Any
 

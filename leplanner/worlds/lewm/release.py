@@ -73,12 +73,15 @@ KNOWN_KEYS: dict[str, Mapping[str, Any]] = {
 VIT_SIZES = {"tiny": (192, 12, 3), "small": (384, 12, 6), "base": (768, 12, 12), "large": (1024, 24, 16)}
 
 # transformers renamed ViT's parameters in 5.9; released weights have the old names
-_OLD_TO_NEW = (
-    (r"^encoder\.encoder\.layer\.(\d+)\.", r"encoder.layers.\1."),
+OLD_ATTENTION = (
     (r"\.attention\.attention\.query\.", ".attention.q_proj."),
     (r"\.attention\.attention\.key\.", ".attention.k_proj."),
     (r"\.attention\.attention\.value\.", ".attention.v_proj."),
     (r"\.attention\.output\.dense\.", ".attention.o_proj."),
+)
+_OLD_TO_NEW = (
+    (r"^encoder\.encoder\.layer\.(\d+)\.", r"encoder.layers.\1."),
+    *OLD_ATTENTION,
     (r"(\.layers\.\d+)\.intermediate\.dense\.", r"\1.mlp.fc1."),
     (r"(\.layers\.\d+)\.output\.dense\.", r"\1.mlp.fc2."),
 )

@@ -137,18 +137,22 @@ class TDMPC2(nn.Module):
 
     def plan_return(self, context: Tensor, past_blocks: Tensor, plan: Tensor, goal: Tensor) -> Tensor:
         """Discounted rewards of a plan and the value of where it ends: (B, 1, D), (B, 0, A), (B, H, A), (B, D) ->
-        (B,). The value is lowered where the critics disagree."""
+        (B,). As in training, nothing counts after the goal is reached. The value is lowered where the critics
+        disagree."""
         blocks = self.to_box(plan)
         latents = self.imagine(context[:, -1], blocks)
         before = torch.cat([context[:, -1:], latents[:, :-1]], dim=1)
         rewards = self.two_hot.decode(self.reward_logits(before, blocks, goal.unsqueeze(1).expand_as(before)))
+        missed = (-rewards).clamp(0, 1).cumprod(dim=1)  # 0 from the block on that reaches the goal
+        still_going = torch.cat([torch.ones_like(missed[:, :1]), missed], dim=1)
         discounts = self.config.discount ** torch.arange(plan.shape[1] + 1, dtype=plan.dtype, device=plan.device)
+        weights = discounts * still_going
         last = latents[:, -1]
         means, _ = self.policy(torch.cat([last, goal], dim=-1)).chunk(2, dim=-1)
         values = self.two_hot.decode(self.critic_logits(last, means.tanh(), goal))  # (critics, B)
         mean = values.mean(dim=0)
         cautious = mean - self.config.disagreement * mean.abs() * values.std(dim=0)
-        return (discounts[:-1] * rewards).sum(dim=1) + discounts[-1] * cautious
+        return (weights[:, :-1] * rewards).sum(dim=1) + weights[:, -1] * cautious
 
     def propose_plan(self, context: Tensor, past_blocks: Tensor, goal: Tensor, noise: Tensor) -> Tensor:
         """What the policy would do, imagined block after block; standard normal noise (B, H, A) -> plans (B, H, A)."""
