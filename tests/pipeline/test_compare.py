@@ -21,7 +21,7 @@ from leplanner.evaluation.latency import measure_side_by_side
 from leplanner.evaluation.manifest import load_manifest
 from leplanner.evaluation.runner import TrialRow
 from leplanner.pipeline import comparing, stages
-from leplanner.pipeline.comparing import CompareOptions, _differences, _groups, find_rivals
+from leplanner.pipeline.comparing import CompareOptions, _differences, _groups, _minutes, find_rivals
 from leplanner.pipeline.paths import RunPaths
 from leplanner.pipeline.presets import get_preset
 from leplanner.planner.model import PlannerConfig
@@ -174,6 +174,15 @@ def test_minutes_that_are_not_known_are_said_to_be(compared):
     report = read_json(base / "comparison" / "comparison.json")
     report["families"][0]["minutes"]["finetuned"] = None
     assert comparison_tables(report)[0].sections[0][0][2] == "-"
+
+
+def test_minutes_are_those_of_all_that_was_trained(tmp_path):
+    assert _minutes(tmp_path) is None
+    for folder, minutes in ((tmp_path, (1.0, 2.0)), (tmp_path / "encoder", (0.25, 0.5))):
+        folder.mkdir(exist_ok=True)
+        lines = [json.dumps({"step": step, "minutes": value}) for step, value in enumerate(minutes)]
+        (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    assert _minutes(tmp_path) == 2.5
 
 
 def test_the_figure_and_the_page_show_it(compared, tmp_path):
