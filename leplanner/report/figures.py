@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -275,8 +276,11 @@ def family_comparison(report: dict[str, Any], title: str) -> Any:
         panel.set_xlabel(f"success, %, m = {m}" if m else "success, %, every action")
     panels[0].set_yticks(range(len(families)), [family["name"] for family in families])
     panels[0].set_ylim(len(families) - 0.5, -0.5)  # the first on top
+    times = [row["encode_ms"] + row["plan_ms"] for row in timed]
     last.set_xscale("log")
+    last.set_xlim(10 ** math.floor(math.log10(min(times))), 10 ** math.ceil(math.log10(max(times))))  # whole decades
     last.xaxis.set_major_formatter("{x:g}")
+    last.xaxis.set_minor_formatter("")
     last.set_xlabel("ms a decision")
     for axes in (*panels, last):
         for place in range(1, len(families)):
