@@ -51,7 +51,7 @@ class LePlanner(nn.Module):
         super().__init__()
         self.config, self.latent, self.context, self.actions = config, latent, context, actions
         W, H = config.width, config.horizon
-        self.read, D = latent.reader(W)  # a vector latent is read as it is, tokens are pooled
+        self.read, D = latent.reader(W)  # a vector latent is read as it is, tokens by a small network
         self.project = nn.Linear(D, W)  # shared by context and goal
         self.context_position = nn.Parameter(0.02 * torch.randn(context, W))
         self.goal_token = nn.Parameter(0.02 * torch.randn(W))
