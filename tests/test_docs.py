@@ -12,9 +12,11 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+import own_families
 import pytest
 import tyro
 
@@ -120,8 +122,10 @@ class Parsed(BaseException):
 
 
 @pytest.fixture
-def only_parses(monkeypatch):
-    """`main` stops after reading a command's options."""
+def only_parses(monkeypatch, forgets_registrations):
+    """`main` stops after reading a command's options. There is the package that pages call a reader's own."""
+    monkeypatch.setitem(sys.modules, "my_package", ModuleType("my_package"))
+    monkeypatch.setitem(sys.modules, "my_package.worlds", own_families)
     read = tyro.cli
 
     def cli(verb: Any, *args: Any, **options: Any) -> None:

@@ -36,7 +36,11 @@ def address() -> Iterator[str]:
             yield found.group(1)
         finally:
             process.send_signal(signal.SIGINT)
-            rest = process.communicate(timeout=60)[0]
+            try:
+                rest = process.communicate(timeout=60)[0]
+            except subprocess.TimeoutExpired:  # or leaving the block would wait for it for ever
+                process.kill()
+                raise
     assert process.returncode == 0
     assert rest == ""
 

@@ -182,13 +182,18 @@ def plain_norm(x: Tensor) -> Tensor:
 
 def chain(second: Any, weight: Tensor, bias: Tensor) -> KeysValues:
     """Two linear maps as one."""
-    return second.weight @ weight, second.weight @ bias + second.bias
+    return _product(second.weight, weight), _product(second.weight, bias) + second.bias
 
 
 def after_norm(linear: Any, norm: Any) -> KeysValues:
     """A layer normalization's affine map, folded into the linear map after it."""
-    bias = linear.weight @ norm.bias
+    bias = _product(linear.weight, norm.bias)
     return linear.weight * norm.weight, bias if linear.bias is None else bias + linear.bias
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """In float64 and rounded once: the same whatever the threads and the device, not all of which know float64."""
+    return (left.cpu().double() @ right.cpu().double()).to(left)
 
 
 def fold_batch_norm(weight: Tensor, bias: Tensor, norm: Any) -> KeysValues:
