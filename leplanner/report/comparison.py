@@ -106,9 +106,10 @@ def _success(report: dict[str, Any]) -> Sheet:
         ]
         for family in report["families"]
     ]
+    searches = f"; searches {report['settings']['search']}" if report["search_trials"] else ""
     title = (
         f"{report['task']}: success, %, with 95 % intervals. {report['protocol']} trials, goals {report['offset']} "
-        f"actions ahead; searches {report['settings']['search']}"
+        f"actions ahead{searches}"
     )
     return Sheet(title, ("family", "planner"), ("m", "n", *(METRICS.get(name).title for name in measured)), sections)
 
