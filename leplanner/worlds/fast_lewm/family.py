@@ -25,7 +25,7 @@ def _compact(block_dim: int, frame_size: int) -> FastLeWMConfig:
     return FastLeWMConfig(
         encoder=KeypointConfig(frame_size=frame_size),
         block_dim=block_dim,
-        context=3,  # measured: docs/explanation/worlds/fast-lewm.md
+        context=3,  # one frame, as published, shows no velocity
         latent=128,
         depth=3,
         heads=4,
