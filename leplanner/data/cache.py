@@ -7,6 +7,8 @@ cache. While it is being made, `latents.npy.partial` grows and `progress.json` s
 
 from __future__ import annotations
 
+import math
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,7 +72,9 @@ def _build(
     if done:
         latents = np.lib.format.open_memmap(partial, mode="r+")
     else:
-        write_json(progress_file, {**identity, "rows": 0})  # before the file of another encoder is overwritten
+        write_json(progress_file, {**identity, "rows": 0})  # before the file of another encoder goes
+        partial.unlink(missing_ok=True)
+        _check_room(folder, episodes.rows, latent)
         latents = np.lib.format.open_memmap(partial, mode="w+", dtype=np.float16, shape=(episodes.rows, *latent.shape))
         if known is not None:
             _check_beginning(known, episodes, encoder_digest)
@@ -104,6 +108,18 @@ def _build(
     contents |= {"steps_per_row": episodes.steps_per_row, "meta": episodes.meta}
     write_artifact(folder, KIND, contents, encoder=encoder_digest, data=episodes.digest)
     progress_file.unlink()
+
+
+def _check_room(folder: Path, rows: int, latent: LatentSpec) -> None:
+    """The file takes its room as it is filled: too little would end the run hours later."""
+    numbers = math.prod(latent.shape)
+    needed, free = 2 * rows * numbers, shutil.disk_usage(folder).free
+    if needed > free:
+        raise ValueError(
+            f"The latents of {rows:,} frames, {numbers:,} numbers of two bytes each, take {needed / 1e9:.1f} GB; "
+            f"{folder} has {free / 1e9:.1f} GB free. Choose an --out with more room, fewer episodes, or a world with "
+            "smaller latents."
+        )
 
 
 def _check_beginning(known: LatentCache, episodes: Episodes, encoder_digest: str) -> None:

@@ -73,7 +73,7 @@ def _summary(method: str, replan: int, group: Group, references: dict[int, Group
             if known[m.name]
         },
         values={m.name: float(np.median(known[m.name])) if known[m.name] else None for m in metrics_of("value")},
-        differences={m: _difference(group, other) for m, other in compared.items() if group.keys() & other.keys()},
+        differences={m: one for m, other in compared.items() if (one := difference(group, other)) is not None},
         transitions_per_plan=float(column("transitions_per_plan").mean()),
         encode_ms=float(np.median(column("encode_ms"))),
         plan_ms=float(np.median(column("plan_ms"))),
@@ -81,10 +81,13 @@ def _summary(method: str, replan: int, group: Group, references: dict[int, Group
     )
 
 
-def _difference(group: Group, other: Group) -> PairedDifference:
+def difference(group: Group, other: Group, metric: str = HEADLINE) -> PairedDifference | None:
+    """Over the trials that both ran; none if there are no such trials, or some were not given this metric."""
     shared = sorted(group.keys() & other.keys())
-    ours, theirs = (np.array([rows[i].outcome[HEADLINE] for i in shared]) for rows in (group, other))
-    return paired_difference(ours, theirs)
+    ours, theirs = ([rows[trial].outcome.get(metric) for trial in shared] for rows in (group, other))
+    if not shared or None in ours + theirs:
+        return None
+    return paired_difference(np.array(ours), np.array(theirs))
 
 
 def plain(

@@ -23,7 +23,7 @@ from ..evaluation.limits import measure_machine
 from ..evaluation.manifest import Manifest, default_budget
 from ..evaluation.metrics import metrics_of
 from ..evaluation.runner import EvaluationConfig, TrialRow, fingerprint
-from ..evaluation.statistics import paired_difference
+from ..evaluation.summary import Group, difference
 from ..execution.executor import Executor
 from ..planner.planner import Planner, load_bundle
 from ..report import figures
@@ -286,7 +286,7 @@ def _minutes(folder: Path) -> float | None:
     return sum(float(part[-1]["minutes"]) for part in parts) if all(parts) else None
 
 
-Groups = dict[tuple[str, int], dict[int, TrialRow]]  # method and m -> rows by trial
+Groups = dict[tuple[str, int], Group]  # method and m -> rows by trial
 
 
 def _groups(rows: Sequence[TrialRow]) -> Groups:
@@ -306,13 +306,12 @@ def _differences(
         mine, other = ours.get((our_method, m)), theirs.get((their_method, m if own_pace is None else own_pace))
         if mine is None or other is None or mine is other:
             continue
-        shared = sorted(mine.keys() & other.keys())
+        trials = len(mine.keys() & other.keys())
         by_metric: dict[str, Any] = {}
         for metric in metrics_of("rate"):
-            our, their = ([group[trial].outcome.get(metric.name) for trial in shared] for group in (mine, other))
-            if shared and None not in our + their:
-                difference = paired_difference(np.array(our), np.array(their))
-                by_metric[metric.name] = dataclasses.asdict(difference) | {"trials": len(shared)}
+            found = difference(mine, other, metric.name)
+            if found is not None:
+                by_metric[metric.name] = dataclasses.asdict(found) | {"trials": trials}
         compared[str(m)] = by_metric
     return compared
 

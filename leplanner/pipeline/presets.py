@@ -22,7 +22,7 @@ from ..diagnostics.decoder import DecoderTrainConfig
 from ..planner.model import PlannerConfig
 from ..planner.train import PlannerTrainConfig
 from ..tasks import Task
-from ..worlds import FAMILIES
+from ..worlds import FAMILIES, WorldFamily
 from ..worlds.finetune import FinetuneConfig
 from ..worlds.train import WorldTrainConfig
 
@@ -219,9 +219,25 @@ def _assembled(task: Task, preset: Preset) -> Preset:
     for adjust in (task.scales.get(preset.scale), RECIPES[preset.recipe], task.recipes.get(preset.recipe)):
         preset = adjust(preset) if adjust else preset
     preset = family.adjust(preset)
-    network = family.network(preset.scale, preset.block * task.action_dim, preset.collect.size)
-    sizes = {n: size for n, size in task.networks.get(preset.scale, {}).items() if has_field(network, n)}
-    return replace(preset, network=changed(network, **sizes))
+    return replace(preset, network=_network(task, preset, family))
+
+
+def _network(task: Task, preset: Preset, family: WorldFamily) -> Any:
+    """The family's network with the sizes that the task wants otherwise; families do not all have the same ones."""
+    wanted = task.networks.get(preset.scale, {})
+
+    def build(kind: WorldFamily) -> Any:
+        return kind.network(preset.scale, preset.block * task.action_dim, preset.collect.size)
+
+    network = build(family)
+    missing = [name for name in wanted if not has_field(network, name)]
+    for name in missing:
+        if not any(has_field(build(kind), name) for kind in FAMILIES.values()):
+            raise ValueError(
+                f"The task {task.name!r} sets the size {name!r} of networks at {preset.scale} scale, and no registered "
+                "family has a size of that name. Check its spelling in Task.networks."
+            )
+    return changed(network, **{name: size for name, size in wanted.items() if name not in missing})
 
 
 RECIPES: dict[str, Callable[[Preset], Preset]] = {"paper": _paper_recipe, "best": _best_recipe}

@@ -93,6 +93,14 @@ def test_latents_beyond_fp16_are_an_error(tiny_world, tworoom, tmp_path):
         make(tiny_world, tworoom, tmp_path / "c", encode=lambda f: np.full((len(f), 32), 1e9))
 
 
+def test_a_disk_without_room_is_told_before_anything_is_encoded(tworoom, tmp_path):
+    encoded = []
+    huge = LatentSpec((10**6, 10**6))
+    with pytest.raises(ValueError, match=r"take [\d.]+ GB; .* GB free"):
+        build_cache(tworoom, lambda f: encoded.append(f), huge, "0" * 64, tmp_path / "c")
+    assert not encoded
+
+
 def test_what_another_world_left_unfinished_is_never_taken_up(tiny_world, tworoom, tmp_path):
     """A is killed, B starts over it and is killed at once, A comes back: every latent must be A's."""
 

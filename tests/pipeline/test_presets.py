@@ -143,6 +143,12 @@ def test_a_task_changes_sizes_wherever_a_family_has_them(forgets_registrations):
     assert own_families.TOKENS.name in unchanged
 
 
+def test_a_size_that_no_family_has_is_refused():
+    misspelled = replace(TASKS["tworoom"], networks={"compact": {"extra_convolution": 0}})
+    with pytest.raises(ValueError, match="'extra_convolution'.*spelling"):
+        get_preset(misspelled)
+
+
 def test_effort_is_a_share_of_all_training_steps_and_of_nothing_else():
     whole, half = get_preset(TASKS["pusht"]), get_preset(TASKS["pusht"], effort=0.5)
     for name in TRAININGS:
