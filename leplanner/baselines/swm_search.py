@@ -20,6 +20,7 @@ from ..planner.model import LePlanner
 from ..tasks.swm_runtime import make_swm_solver
 
 LEARNING_RATE = 0.1  # of the gradient solver's Adam
+MPPI_TEMPERATURE = 0.5  # stable-worldmodel's, for squared errors summed over a latent
 
 
 class SearchPolicy:
@@ -44,7 +45,7 @@ class SearchPolicy:
         self.counter = TransitionCounter(fast_dynamics(dynamics) if budget.compiled else dynamics)
         self.calls_per_rollout = predictor_calls(dynamics, model.config.horizon)
         self.cost = _Cost(self.counter, actions)
-        self.solver = _make_solver(kind, self.cost, budget, elites)
+        self.solver = _make_solver(kind, self.cost, budget, elites, dynamics.latent.size)
         low, high = (actions.center - actions.scale).numpy(), (actions.center + actions.scale).numpy()
         gym = _gymnasium()
         # per action, standardized; a leading axis for the environments, as swm's vector environments have
@@ -104,12 +105,14 @@ def _clip(blocks: Tensor, actions: ActionSpec) -> Tensor:
     return torch.minimum(torch.maximum(blocks, low), high)
 
 
-def _make_solver(kind: str, cost: Any, budget: SearchBudget, elites: int) -> Any:
-    common = {"batch_size": 1, "n_steps": budget.rounds}
+def _make_solver(kind: str, cost: Any, budget: SearchBudget, elites: int, latent_size: int) -> Any:
+    common: dict[str, Any] = {"batch_size": 1, "n_steps": budget.rounds}
     if kind == "gradient":
         optimizer = {"optimizer_cls": torch.optim.Adam, "optimizer_kwargs": {"lr": LEARNING_RATE}}
         return make_swm_solver("GradientSolver", cost, **common, num_samples=1, **optimizer)
     name = {"cem": "CEMSolver", "icem": "ICEMSolver", "mppi": "MPPISolver"}[kind]
+    if kind == "mppi":  # weighs plans by their costs, which swm's worlds sum over a latent; distances here are means
+        common["temperature"] = MPPI_TEMPERATURE / latent_size
     return make_swm_solver(name, cost, **common, num_samples=budget.samples, topk=elites)
 
 

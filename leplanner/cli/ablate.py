@@ -65,7 +65,7 @@ class Ablate:
         preset = replace(preset, training=changed(preset.training, steps=self.steps))
         # a world finetuned on policy knows the plans of the reference and of no other variant
         first = paths.round(0) if paths.round(0).base.exists() else paths
-        world = load_world(self.world or first.latest_world)
+        world = load_world(self.choice.checked(self.world or first.latest_world))
         out = self.out or paths.ablation
         draw = Draw(self.trials, self.seed, offset=self.offset, budget=default_budget(self.offset))
         manifest, source = find_manifest(out, task, self.data or paths.data, world.spec, draw)

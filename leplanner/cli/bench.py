@@ -82,7 +82,7 @@ class BenchWorld:
     @staticmethod
     def default(words: list[str]) -> BenchWorld:
         choice = preselect(words, "tworoom")
-        return BenchWorld(choice.task, choice.scale, choice.family, choice.preset.world.optim.batch)
+        return BenchWorld(choice.task, choice.scale, choice.preset.family, choice.preset.world.optim.batch)
 
     def run(self) -> None:
         torch.set_num_threads(self.threads)
@@ -120,7 +120,7 @@ class BenchTrain:
     @staticmethod
     def default(words: list[str]) -> BenchTrain:
         choice = preselect(words, "tworoom")
-        return BenchTrain(choice.task, choice.scale, choice.family, choice.preset.training.optim.batch)
+        return BenchTrain(choice.task, choice.scale, choice.preset.family, choice.preset.training.optim.batch)
 
     def run(self) -> None:
         torch.set_num_threads(self.threads)

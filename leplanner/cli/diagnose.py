@@ -52,7 +52,7 @@ class Diagnose:
         out = self.out or paths.diagnostics
         diagnosis = diagnose_bundle(
             task,
-            paths.latest_bundle(task, self.bundle),
+            self.choice.checked(paths.latest_bundle(task, self.bundle)),
             self.data or paths.data,
             self.latents or paths.latents,
             out,

@@ -44,8 +44,8 @@ class Evaluate:
 
     Methods: leplanner (the paper's: the new plan always wins), leplanner-reuse (follows what remains of the last plan
     where that is imagined to end nearer the goal; the same where plans are executed whole); cem, icem, mppi, gradient
-    (search in the same world); gcidm, gcbc, gcivl, gciql (trained by `leplanner baselines`); random, no-op (floors);
-    replay (the data's own actions, a ceiling).
+    (search in the same world); tdmpc2 (that family's own planner); gcidm, gcbc, gcivl, gciql (trained by `leplanner
+    baselines`); random, no-op (floors); replay (the data's own actions, a ceiling).
 
     Example: leplanner evaluate tworoom --methods leplanner,cem,random,no-op,replay --trials 50
     """
@@ -110,7 +110,7 @@ class Evaluate:
                 "searches out of --methods instead."
             )
         seeds = _draws(self.draws) if self.draws else [self.seed]
-        bundle = paths.latest_bundle(task, self.bundle)
+        bundle = self.choice.checked(paths.latest_bundle(task, self.bundle))
         horizon = load_bundle(bundle).model.config.horizon
         config = EvaluationConfig(
             methods=tuple(self.methods.split(",")),

@@ -19,7 +19,7 @@ from ..pipeline.presets import Preset, default_recipe, get_preset
 from ..pipeline.stages import Made
 from ..tasks import TASKS, Task, find_task
 from ..training.runtime import Runtime
-from ..worlds import find_family
+from ..worlds import check_family, find_family
 from .progress import console
 
 _QUIET = arg(help_behavior_hint="")
@@ -66,15 +66,15 @@ class Choice:
     """paper, compact or tiny: how large"""
     recipe: str = "best"
     """paper or best: how it is trained"""
-    family: str = "lewm"
-    """the world model: a registered family, or package.module:FAMILY"""
+    family: MaybeStr = None
+    """the world model: a registered family, or package.module:FAMILY (default: lewm)"""
     effort: float = 1.0
     """training steps of every stage, as a fraction of the preset's"""
     base: MaybePath = None
     """folder of the task's artifacts (default: runs/TASK)"""
 
     def __post_init__(self) -> None:
-        find_family(self.family)  # known from here on, also to verbs that only load a world of it
+        find_family(self.family or "lewm")  # known from here on, also to verbs that only load a world of it
 
     @property
     def spec(self) -> Task:
@@ -82,11 +82,15 @@ class Choice:
 
     @property
     def preset(self) -> Preset:
-        return get_preset(self.spec, self.scale, self.recipe, find_family(self.family).name, self.effort)
+        return get_preset(self.spec, self.scale, self.recipe, find_family(self.family or "lewm").name, self.effort)
 
     @property
     def paths(self) -> RunPaths:
         return RunPaths.of(self.spec, self.base)
+
+    def checked(self, folder: Path) -> Path:
+        """Of a world or bundle; not of another family than the one that was typed."""
+        return check_family(folder, self.family)
 
 
 @dataclass(frozen=True)

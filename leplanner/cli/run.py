@@ -41,7 +41,7 @@ class Run:
     trials: int = 200
     """of the evaluation"""
     search_trials: int = 50
-    """how many of them CEM gets, which takes seconds a decision; 0: no CEM"""
+    """how many of them a search gets, if the family's own planner is one (CEM, MPPI: seconds a decision); 0: none"""
     offset: int = 25
     """environment actions from start to goal in the data"""
     output: Out = field(default_factory=Output)

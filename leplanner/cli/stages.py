@@ -12,7 +12,6 @@ from ..density.train import DensityTrainConfig
 from ..diagnostics.decoder import DecoderTrainConfig
 from ..pipeline import stages
 from ..planner.model import PlannerConfig
-from ..planner.planner import load_bundle
 from ..planner.train import PlannerTrainConfig
 from ..report.terminal import arrival_table
 from .options import Choice, Comma, Compute, Flat, MaybeBundle, MaybePath, Out, Output, Workers, is_typed, preselect
@@ -87,7 +86,7 @@ class Cache:
 
     def run(self) -> None:
         task, paths = self.choice.spec, self.choice.paths
-        world = stages.world_of(task, self.world or paths.latest_world, self.bundle)
+        world = stages.world_of(task, self.world or paths.latest_world, self.bundle, self.choice.family)
         data, out, runtime = self.data or paths.data, self.out or paths.latents, self.compute.runtime
         self.output.show_made(stages.cache_latents(task, world, data, out, self.known, self.batch, runtime, bar))
 
@@ -120,7 +119,7 @@ class Density:
 
     def run(self) -> None:
         paths = self.choice.paths
-        world, latents = self.world or paths.latest_world, self.latents or paths.latents
+        world, latents = self.choice.checked(self.world or paths.latest_world), self.latents or paths.latents
         out, runtime = self.out or paths.density, self.compute.runtime
         self.output.show_made(stages.fit_density(self.choice.spec, world, latents, self.config, out, runtime, bar))
 
@@ -163,7 +162,7 @@ class Train:
         task, paths = self.choice.spec, self.choice.paths
         made = stages.make_planner(
             task,
-            self.world or paths.latest_world,
+            self.choice.checked(self.world or paths.latest_world),
             self.latents or paths.latents,
             self.density or paths.density,
             self.shape,
@@ -208,7 +207,7 @@ class Baselines:
 
     def run(self) -> None:
         task, paths = self.choice.spec, self.choice.paths
-        world = stages.world_of(task, self.world or paths.latest_world, self.bundle)
+        world = stages.world_of(task, self.world or paths.latest_world, self.bundle, self.choice.family)
         latents, out, runtime = self.latents or paths.latents, self.out or paths.baselines, self.compute.runtime
         names = tuple(self.methods.split(","))
         self.output.show_made(stages.make_baselines(task, names, world, latents, self.config, out, runtime, bar))
@@ -243,10 +242,8 @@ class Decoder:
 
     def run(self) -> None:
         task, paths = self.choice.spec, self.choice.paths
-        folder = paths.latest_bundle(task, self.bundle)
-        world = load_bundle(folder).world
-        if world.spec.task != task.name:
-            raise ValueError(f"{folder} is a bundle for {world.spec.task}, not for {task.name}.")
+        bundle = str(paths.latest_bundle(task, self.bundle))
+        world = stages.world_of(task, paths.latest_world, bundle, self.choice.family)
         data: Path = self.data or paths.data
         out, runtime = self.out or paths.decoder, self.compute.runtime
         made, _ = stages.make_decoder(task, world, data, self.config, out, runtime, bar)

@@ -95,8 +95,8 @@ class WorldFinetune:
 
     def run(self) -> None:
         paths = self.choice.paths
-        world, latents, out = self.world or paths.world, self.latents or paths.latents, self.out or paths.finetuned
-        runtime = self.compute.runtime
+        world, latents = self.choice.checked(self.world or paths.world), self.latents or paths.latents
+        out, runtime = self.out or paths.finetuned, self.compute.runtime
         self.output.show_made(stages.finetune(self.choice.spec, world, latents, self.config, out, runtime, bar))
 
 
@@ -160,7 +160,7 @@ class WorldImport:
 
 @dataclass(frozen=True)
 class WorldExport:
-    """Write a world as its family's own software reads it: a ViT LeWM for stable-worldmodel's `load_pretrained`.
+    """Write a world as its family is released: a ViT LeWM or PLDM for stable-worldmodel's `load_pretrained`.
 
     Example: leplanner world export runs/pusht/world --out runs/pusht/release
     """

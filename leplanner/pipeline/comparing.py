@@ -37,6 +37,7 @@ from ..worlds.finetune import rollout_errors
 from ..worlds.validate import probe_latents
 from .evaluating import Draw, Evaluated, evaluate_folder, find_manifest, grow_manifest
 from .learning import collect, learn, train_world
+from .own_planner import check_own_planner, own_methods, own_planner
 from .paths import RunPaths
 from .presets import Preset, get_preset
 from .stage import Show, Stage, run_stages, silent
@@ -72,16 +73,11 @@ class Rival:
         return self.preset.controller
 
     @property
-    def own_planner(self) -> str:
-        return METHODS.get(FAMILIES.get(self.name).own_planner).name
-
-    @property
     def replans(self) -> tuple[int, ...]:
         return tuple(dict.fromkeys((1, self.preset.planner.horizon)))
 
     def methods(self, options: CompareOptions) -> tuple[str, ...]:
-        left_out = METHODS.get(self.own_planner).role == "search" and not options.search_trials
-        return tuple(dict.fromkeys((self.controller, *(() if left_out else (self.own_planner,)))))
+        return tuple(dict.fromkeys((self.controller, *own_methods(self.name, options.search_trials))))
 
     def stages(self, task: Task, data: Path, runtime: Runtime, show: Show) -> list[Stage]:
         """Of a run, without rounds on policy: those would give every family other data."""
@@ -173,20 +169,11 @@ def _check(rivals: Sequence[Rival], options: CompareOptions) -> None:
             f"{options.search_trials}."
         )
     for rival in rivals:
-        _check_own_planner(rival)
+        check_own_planner(rival.preset)
     if options.data is None and len({rival.preset.collect for rival in rivals}) > 1:
         raise ValueError(
             f"The presets of {', '.join(rival.name for rival in rivals)} collect different data, but all families "
             "learn from the same. Give one dataset with --data."
-        )
-
-
-def _check_own_planner(rival: Rival) -> None:
-    method, family = METHODS.get(rival.own_planner), FAMILIES.get(rival.name)
-    if not method.suits(family.build(rival.preset.network)):
-        raise ValueError(
-            f"The family {rival.name!r} names {method.name} as its own planner, which needs {', '.join(method.needs)} "
-            "of a world; its network does not offer them. Name another method as the family's own_planner."
         )
 
 
@@ -195,9 +182,14 @@ def _check_worlds(rivals: Sequence[Rival], digest: str, data: Path) -> None:
     for rival in rivals:
         folder = rival.paths.world
         known = read_artifact(folder, "world")["provenance"]["inputs"].get("data") if is_whole(folder) else digest
+        if known is None:
+            raise ValueError(
+                f"{folder} does not say which data it was trained on. Import it again with --data "
+                "(leplanner world import)."
+            )
         if known != digest:
             raise ValueError(
-                f"{folder} was trained on data {str(known)[:12]}; this comparison is on {data} ({digest[:12]}). Choose "
+                f"{folder} was trained on data {known[:12]}; this comparison is on {data} ({digest[:12]}). Choose "
                 f"another --base, give --data, or delete {rival.paths.base} to train {rival.name} again."
             )
 
@@ -263,7 +255,7 @@ def _family(task: Task, rival: Rival, evaluated: Evaluated) -> dict[str, Any]:
     return {
         "name": rival.name,
         "title": FAMILIES.get(rival.name).title,
-        "own_planner": rival.own_planner,
+        "own_planner": own_planner(rival.name).name,
         "replans": list(rival.replans),
         "world": world.digest,
         "bundle": planner.digest,

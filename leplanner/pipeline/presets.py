@@ -22,6 +22,7 @@ from ..diagnostics.decoder import DecoderTrainConfig
 from ..planner.model import PlannerConfig
 from ..planner.train import PlannerTrainConfig
 from ..tasks import Task
+from ..training.loop import parse_curriculum, stage_at
 from ..worlds import FAMILIES, WorldFamily
 from ..worlds.finetune import FinetuneConfig
 from ..worlds.train import WorldTrainConfig
@@ -98,11 +99,12 @@ class Preset:
         """Of a world that goes on: half of what it sees is what plans really did."""
         if not self.on_policy.rounds:
             return self.finetune
+        begins = max(2, stage_at(parse_curriculum(self.finetune.horizon), 0.0))  # some families train all at once
         return changed(
             self.finetune,
             steps=self.on_policy.finetune_steps,
             learning_rate=0.6 * self.finetune.optim.learning_rate,
-            horizon=f"0:2,0.3:{self.planner.horizon}",
+            horizon=f"0:{begins},0.3:{self.planner.horizon}",
             on_policy_prob=0.5,
         )
 

@@ -26,6 +26,7 @@ from . import stages
 from .bundle import make_bundle
 from .evaluating import Draw, evaluate_folder
 from .learning import collect, learn, train_world
+from .own_planner import check_own_planner, own_methods
 from .paths import RunPaths
 from .presets import Preset
 from .stage import Show, Stage, silent
@@ -41,7 +42,7 @@ class RunOptions:
     world: str | None = None  # a released checkpoint to use instead of training a world; needs `data`
     data: Path | None = None  # a dataset to use instead of collecting one
     trials: int = 200
-    search_trials: int = 50  # of CEM, which takes seconds a decision; 0: no CEM
+    search_trials: int = 50  # of the family's own planner, where that is a search; 0: no searches
     offset: int = 25
 
 
@@ -131,9 +132,16 @@ def _measured(
     """From a planner to a bundle with its card, and the page."""
 
     def measure() -> Made:
-        searches = ("cem",) if options.search_trials else ()
         config = EvaluationConfig(
-            methods=("leplanner-reuse", "leplanner", *searches, "gcidm", "random", "no-op", "replay"),
+            methods=(
+                "leplanner-reuse",
+                "leplanner",
+                *own_methods(preset.family, options.search_trials),
+                "gcidm",
+                "random",
+                "no-op",
+                "replay",
+            ),
             replan=tuple(dict.fromkeys((1, preset.planner.horizon))),
             search=SearchBudget(compiled=pick_step_engine("auto", torch.device("cpu")) == "compiled"),
             trials=options.trials,
@@ -187,10 +195,11 @@ def _check(task: Task, preset: Preset, paths: RunPaths, options: RunOptions) -> 
         _check_unmade(earlier, folder)
     if options.trials < 1 or options.search_trials < 0:
         raise ValueError(
-            f"--trials must be at least 1 and --search-trials at least 0 (no CEM); got {options.trials} "
+            f"--trials must be at least 1 and --search-trials at least 0 (no searches); got {options.trials} "
             f"and {options.search_trials}."
         )
     check_installed()
+    check_own_planner(preset)
     if options.data is not None and open_episodes(options.data, task, in_memory=False).states is None:
         raise ValueError(
             f"{options.data} has no physical states, from which trials are set up: it can train a planner (leplanner "

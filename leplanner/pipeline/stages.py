@@ -28,7 +28,7 @@ from ..planner.train import PlannerTrainConfig, train_planner
 from ..tasks import Task
 from ..training.loop import OnProgress, TrainProgress
 from ..training.runtime import Runtime
-from ..worlds import FAMILIES, World, load_world, save_world
+from ..worlds import FAMILIES, World, check_family, load_world, save_world
 from ..worlds.finetune import FinetuneConfig, finetune_world
 from ..worlds.train import WorldTrainConfig, train_world
 from ..zoo import find_bundle
@@ -282,9 +282,9 @@ def make_decoder(
     return Made(out, line, dict(score)), decoder
 
 
-def world_of(task: Task, world: Path, bundle: str | None) -> World:
-    """The world in a folder, or that of a bundle."""
-    folder = find_bundle(bundle) if bundle else world
+def world_of(task: Task, world: Path, bundle: str | None, family: str | None = None) -> World:
+    """The world in a folder, or that of a bundle; of this family, if one is requested."""
+    folder = check_family(find_bundle(bundle) if bundle else world, family)
     frozen = load_bundle(folder).world if bundle else load_world(folder)
     if frozen.spec.task != task.name:
         raise ValueError(f"The world at {folder} is {frozen.spec.task}'s, but {task.name} was requested.")

@@ -1,6 +1,16 @@
 """World-model families, a folder each, behind one protocol."""
 
-from .base import FAMILIES, World, WorldFamily, WorldSpec, find_family, load_world, register_world, save_world
+from .base import (
+    FAMILIES,
+    World,
+    WorldFamily,
+    WorldSpec,
+    check_family,
+    find_family,
+    load_world,
+    register_world,
+    save_world,
+)
 from .dino_wm.family import FAMILY as DINO_WM
 from .fast_lewm.family import FAMILY as FAST_LEWM
 from .lewm.family import FAMILY as LEWM
@@ -15,6 +25,7 @@ __all__ = [
     "World",
     "WorldFamily",
     "WorldSpec",
+    "check_family",
     "find_family",
     "load_world",
     "register_world",

@@ -17,9 +17,11 @@ from ..artifacts import (
     digest_json,
     digest_tensors,
     from_dict,
+    is_whole,
     load_modules,
     migration,
     read_artifact,
+    read_json,
     to_dict,
     write_artifact,
 )
@@ -98,7 +100,8 @@ class WorldFamily:
     # World, and (world, folder, names)
     import_release: Callable[[str, str, Callable[[int], ActionSpec]], World] | None = None
     export_release: Callable[[World, Path, str], None] | None = None
-    release_classes: tuple[str, ...] = ()  # the model classes that they name, so that one given as another is told
+    # whether a downloaded config.json describes one of them, so that a checkpoint given as another family's is told
+    describes: Callable[[Mapping[str, Any]], bool] = lambda config: False
 
 
 FAMILIES: Registry[WorldFamily] = Registry("world family", "leplanner.worlds", address="leplanner.worlds:FAMILIES")
@@ -114,9 +117,9 @@ def find_family(text: str) -> WorldFamily:
     return FAMILIES.find(text)
 
 
-def family_of_release(model_class: object) -> str | None:
-    """The family whose released checkpoints name this class, if one is known."""
-    return next((family.name for family in FAMILIES.values() if model_class in family.release_classes), None)
+def family_of_release(config: Mapping[str, Any]) -> str | None:
+    """The family whose released checkpoints have such a config, if one is known."""
+    return next((family.name for family in FAMILIES.values() if family.describes(config)), None)
 
 
 @dataclass(frozen=True)
@@ -258,21 +261,55 @@ class World:
                 f"A rollout needs {n} context latents and the {n - 1} blocks between them; "
                 f"got {context.shape[1]} and {past_blocks.shape[1]}. Fill up with leplanner.data.context.fill_context."
             )
+        self._check_latents(context, "a context")
         return self.model.rollout(context, past_blocks, plan)
 
     def distance(self, latents: Tensor, goal: Tensor) -> Tensor:
+        self._check_latents(latents, "latents")
+        self._check_latents(goal, "a goal")
         return self.model.distance(latents, goal)
+
+    def _check_latents(self, latents: Tensor, what: str) -> None:
+        """Else numbers of patches that do not match would fail deep inside, or be broadcast."""
+        expected = self.latent.shape
+        if latents.shape[-len(expected) :] != expected:
+            raise ValueError(
+                f"Latents of this {self.spec.family} world have the shape {expected}; got {what} of shape "
+                f"{tuple(latents.shape)}. Encode the frames with this world."
+            )
 
     def __getattr__(self, name: str) -> Any:
         """Capabilities are the network's to offer; see `core.dynamics`."""
-        if name in CAPABILITIES:
-            return capability(self.model, name)
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        if name not in CAPABILITIES:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        offered = capability(self.model, name)
+        if offered is None:
+            able = [one for one in CAPABILITIES if capability(self.model, one) is not None]
+            raise AttributeError(
+                f"Worlds of the family {self.spec.family!r} have no {name}; of what worlds may offer, they have "
+                f"{', '.join(able) or 'nothing'}. Train a world of a family that has it."
+            )
+        return offered
 
 
 def save_world(world: World, folder: Path, history: Mapping[str, Any] | None = None, **inputs: str) -> None:
     contents = {"spec": world.spec.to_json(), "digest": world.digest}
     write_artifact(folder, "world", contents, {"world": world.model}, history, **inputs)
+
+
+def check_family(folder: Path, requested: str | None) -> Path:
+    """The folder of a world, or of a planner with its world, unless it is of another family than the one requested."""
+    if requested is None or not is_whole(folder):  # whoever reads the folder says what is missing
+        return folder
+    config: Any = read_json(folder / "config.json")
+    spec: Any = config.get("spec") or config.get("world") or {}
+    family, actual = find_family(requested).name, str(spec.get("family", "lewm"))  # format 1 knew LeWM alone
+    if family != actual:
+        raise ValueError(
+            f"{folder} holds a world of the family {actual!r}; {family!r} was requested. Say --family {actual}, or "
+            f"give a folder with a world of {family} (--base, --world or --bundle)."
+        )
+    return folder
 
 
 def load_world(folder: str | Path) -> World:

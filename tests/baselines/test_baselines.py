@@ -55,6 +55,23 @@ def test_search_improves_stays_in_the_box_and_depends_on_its_seed_alone(kind, ca
     assert capsys.readouterr().out == ""
 
 
+class SummedWorld(LinearWorld):
+    """Measures as stable-worldmodel's LeWM and PLDM do: the sum over a latent, not the mean."""
+
+    def distance(self, latents, goal):
+        return self.latent.size * super().distance(latents, goal)
+
+
+def test_mppi_weighs_plans_as_stable_worldmodels_own_does():
+    problem = problem_of(draw(np.random.default_rng(2), 4))
+    budget, seeds = SearchBudget(samples=64, rounds=12), (5, 6, 7, 8)
+    ours = SearchPolicy("mppi", LinearWorld(), make_model(), budget)
+    theirs = SearchPolicy("mppi", SummedWorld(), make_model(), budget)
+    theirs.solver.temperature = 0.5  # its default
+    assert LinearWorld().latent.size > 1
+    torch.testing.assert_close(ours.plan(problem, seeds), theirs.plan(problem, seeds))
+
+
 def test_an_unknown_method_and_too_small_a_search_are_refused():
     with pytest.raises(ValueError, match="cem, icem, mppi, gradient"):
         METHODS.get("luck")

@@ -232,6 +232,14 @@ def test_differences_are_of_the_trials_that_both_ran():
     assert _differences(groups, DEFAULT, groups, DEFAULT, (1,)) == {}
 
 
+def test_a_method_with_a_pace_of_its_own_is_compared_at_that():
+    groups = _groups([*made_up(DEFAULT, [True, True]), *made_up("tdmpc2", [True, False])])
+    groups[DEFAULT, 5] = groups[DEFAULT, 1]
+    found = _differences(groups, DEFAULT, groups, "tdmpc2", (1, 5))
+    assert set(found) == {"1", "5"}
+    assert found["5"]["any"]["difference"] == found["1"]["any"]["difference"] == 0.5
+
+
 def test_differences_of_a_comparison_are_those_of_its_rows(compared):
     base, _, _ = compared
     outcomes = {

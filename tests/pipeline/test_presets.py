@@ -145,7 +145,7 @@ def test_a_task_changes_sizes_wherever_a_family_has_them(forgets_registrations):
 
 def test_a_size_that_no_family_has_is_refused():
     misspelled = replace(TASKS["tworoom"], networks={"compact": {"extra_convolution": 0}})
-    with pytest.raises(ValueError, match="'extra_convolution'.*spelling"):
+    with pytest.raises(ValueError, match=r"'extra_convolution'.*spelling"):
         get_preset(misspelled)
 
 

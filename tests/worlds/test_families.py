@@ -11,10 +11,12 @@ from support import CPU, encode_with
 from worlds.random_worlds import random_problem, randomize
 
 from leplanner.artifacts import read_json, write_json
+from leplanner.cli.main import main
 from leplanner.control.methods import METHODS, MethodInputs, SearchBudget
 from leplanner.control.policy import Request, select_better_plan
 from leplanner.core.actions import ActionSpec
 from leplanner.core.config import changed
+from leplanner.core.dynamics import CAPABILITIES, capability
 from leplanner.data.cache import build_cache
 from leplanner.density.train import train_density
 from leplanner.pipeline.presets import get_preset
@@ -25,7 +27,7 @@ from leplanner.planner.planner import Planner, planner_for
 from leplanner.planner.train import train_planner
 from leplanner.tasks import TASKS
 from leplanner.training.loggers import read_metrics
-from leplanner.worlds import FAMILIES, World, WorldSpec, load_world, register_world, save_world
+from leplanner.worlds import FAMILIES, World, WorldSpec, check_family, load_world, register_world, save_world
 from leplanner.worlds.finetune import finetune_world
 from leplanner.worlds.train import train_world
 
@@ -92,10 +94,38 @@ def test_wrong_shapes_are_explained(world, frames):
     context, past, plan = random_problem(world, 2)
     with pytest.raises(ValueError, match=f"needs {world.spec.context} context latents"):
         world.rollout(torch.cat([context, context], dim=1), past, plan)
+    narrow = context[..., :-1]
+    for latents, goal, what in ((narrow, context[:, 0], "latents"), (context, narrow[:, 0], "a goal")):
+        with pytest.raises(ValueError, match=f"have the shape .* got {what} of shape"):
+            world.distance(latents, goal)
+    with pytest.raises(ValueError, match="got a context of shape"):
+        world.rollout(narrow, past, plan)
     with pytest.raises(ValueError, match="Resize them first"):
         world.encode(frames[:, 1:, 1:])
     with pytest.raises(ValueError, match="must be uint8"):
         world.encode(torch.as_tensor(frames).float())
+
+
+def test_what_it_does_not_offer_is_said(world):
+    for name in CAPABILITIES:
+        if capability(world, name) is None:
+            with pytest.raises(AttributeError, match=f"family '{world.spec.family}' have no {name}; of what worlds"):
+                getattr(world, name)
+        else:
+            assert callable(getattr(world, name))
+
+
+def test_a_verb_that_names_another_family_is_refused(world, preset, tmp_path, capsys):
+    """Of worlds and of planners with theirs, whatever the verb makes of them."""
+    save_world(world, tmp_path / "world")
+    own, other = world.spec.family, next(name for name in FAMILIES if name != world.spec.family)
+    words = ["density", TASK.name, "--scale", "tiny", "--base", str(tmp_path), "--family"]
+    assert main([*words, other]) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"holds a world of the family '{own}'; '{other}' was requested. Say --family {own}" in said
+    assert main([*words, own]) == 1  # its own is welcome: what is missing are latents
+    assert "latents" in capsys.readouterr().err
+    assert check_family(tmp_path / "world", None) == check_family(tmp_path / "world", own) == tmp_path / "world"
 
 
 def test_save_and_load_are_the_identity(world, tmp_path):
@@ -208,9 +238,10 @@ def test_its_exported_plan_reuses_the_last_one_as_the_controller_does(planner, t
 def test_a_search_through_it_is_deterministic_and_stays_in_the_box(planner):
     inputs = MethodInputs(planner, 20, None, SearchBudget(samples=20, rounds=2))
     request = Request(engines.random_problem(planner.model, batch=2), 20, None, (7, 8))
-    first, again = (METHODS.get("cem").make(inputs)(None).decide(request) for _ in range(2))
-    assert (first == again).all()
-    assert abs(first).max() <= 1.0
+    for method in {"cem", FAMILIES.get(planner.world.spec.family).own_planner}:
+        first, again = (METHODS.get(method).make(inputs)(None).decide(request) for _ in range(2))
+        assert (first == again).all()
+        assert abs(first).max() <= 1.0
 
 
 def test_every_stage_through_it_resumes_bit_for_bit(family, preset, tworoom, tmp_path):

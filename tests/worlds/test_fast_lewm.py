@@ -11,6 +11,10 @@ from worlds.random_worlds import randomize
 
 from leplanner.artifacts import read_json, write_json
 from leplanner.core.actions import ActionSpec
+from leplanner.core.dynamics import imagination
+from leplanner.planner.engines import random_problem
+from leplanner.planner.model import PlannerConfig
+from leplanner.planner.planner import Planner, planner_for
 from leplanner.worlds import FAMILIES, World, WorldSpec
 from leplanner.worlds.fast_lewm.family import FAMILY
 from leplanner.worlds.fast_lewm.model import FastLeWM, FastLeWMConfig, positions
@@ -18,6 +22,7 @@ from leplanner.worlds.lewm.encoders import KeypointConfig, ViTConfig
 
 SMALL = {"latent": 24, "depth": 2, "heads": 2, "head_dim": 8, "mlp": 40, "fusion": 36, "projector": 32}
 PREFIX = {"prefix_depth": 2, "prefix_heads": 3, "prefix_head_dim": 8, "prefix_mlp": 48}
+ACTIONS = ActionSpec((0.0, 0.1), (0.2, 0.3), (-1.0, -1.0), (1.0, 1.0), 5)
 ENCODER = KeypointConfig(frame_size=32, channels=(16,), extra_convolutions=0, keypoints=8, width=32)
 
 
@@ -189,16 +194,34 @@ def test_positions_are_sines_and_cosines_in_turns():
     assert places[3, 5].item() == pytest.approx(math.cos(3 / 10000 ** (4 / 6)), rel=1e-5)
 
 
+@pytest.mark.parametrize("context", [1, 3])
+def test_a_plan_takes_four_predictor_calls_and_onnx_plans_alike(context):
+    world = World.build(WorldSpec("fast-lewm", "pusht", small(context).config, ACTIONS))
+    randomize(world.model, scale=0.3)
+    torch.manual_seed(0)
+    model = planner_for(world, PlannerConfig(width=16, depth=1, heads=2, dropout=0.0))
+    eager, onnx = (Planner(world, model, engine=engine) for engine in ("eager", "onnx"))
+    problem, calls = random_problem(model, batch=3), []
+    with torch.no_grad():
+        handle = world.model.predictor.register_forward_hook(lambda *_: calls.append(1))
+        plan = model(problem, imagination(world, problem))[-1]
+        handle.remove()
+    assert len(calls) == eager.calls_per_plan == 4
+    assert onnx.engine_report().engine == "onnx"
+    for other in (eager.plan(problem), onnx.plan(problem)):
+        torch.testing.assert_close(other.blocks, plan.blocks, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(other.latents, plan.latents, atol=1e-4, rtol=1e-4)
+
+
 RELEASED = FastLeWMConfig(encoder=ViTConfig(56, 14, 192, 12, 3), **SMALL | {"latent": 192}, **PREFIX)
 
 
 def released(tmp_path):
     torch.manual_seed(0)
-    actions = ActionSpec((0.0, 0.1), (0.2, 0.3), (-1.0, -1.0), (1.0, 1.0), 5)
-    world = World.build(WorldSpec("fast-lewm", "pusht", RELEASED, actions))
+    world = World.build(WorldSpec("fast-lewm", "pusht", RELEASED, ACTIONS))
     randomize(world.model)
     FAMILY.export_release(world, tmp_path, "old")
-    return world, lambda block: replace(actions, block=block)
+    return world, lambda block: replace(ACTIONS, block=block)
 
 
 def test_a_released_checkpoint_is_read_strictly(tmp_path):
@@ -221,15 +244,24 @@ def test_a_released_checkpoint_is_read_strictly(tmp_path):
 
 def test_a_pickled_object_and_a_lewm_checkpoint_are_refused(tmp_path):
     _, actions = released(tmp_path / "fast")
-    with pytest.raises(ValueError, match="would change what it computes"):
-        FAMILIES.get("lewm").import_release(str(tmp_path / "fast"), "pusht", actions)
+    for other in ("lewm", "pldm"):
+        with pytest.raises(
+            ValueError, match="seems to be a checkpoint of the family 'fast-lewm': use --family fast-lewm"
+        ):
+            FAMILIES.get(other).import_release(str(tmp_path / "fast"), "pusht", actions)
+    config = read_json(tmp_path / "fast" / "config.json")
+    sizes = {name: value for name, value in config["predictor"].items() if not name.startswith(("value", "action"))}
+    config["predictor"] = sizes | {"num_frames": 3, "heads": 2}  # as LeWM's first releases, which share the class
+    write_json(tmp_path / "fast" / "config.json", config)
+    with pytest.raises(ValueError, match="seems to be a checkpoint of the family 'lewm': use --family lewm"):
+        FAMILY.import_release(str(tmp_path / "fast"), "pusht", actions)
+    released(tmp_path / "fast")
     torch.save(torch.nn.Linear(2, 2), tmp_path / "fast" / "weights.pt")
     with pytest.raises(ValueError, match="holds Python objects"):
         FAMILY.import_release(str(tmp_path / "fast"), "pusht", actions)
 
 
 def test_only_the_published_context_can_be_written(tmp_path):
-    actions = ActionSpec((0.0, 0.1), (0.2, 0.3), (-1.0, -1.0), (1.0, 1.0), 5)
-    world = World.build(WorldSpec("fast-lewm", "pusht", replace(RELEASED, context=3), actions))
+    world = World.build(WorldSpec("fast-lewm", "pusht", replace(RELEASED, context=3), ACTIONS))
     with pytest.raises(ValueError, match="context of 1"):
         FAMILY.export_release(world, tmp_path, "new")

@@ -68,6 +68,11 @@ def _adjust(preset: Any) -> Any:
     return replace(preset, finetune=finetune, world=changed(preset.world, steps=preset.world.optim.steps // 2))
 
 
+def about(network: FastLeWMConfig) -> str:
+    frames = "one frame" if network.context == 1 else f"{network.context} frames"
+    return f"It predicts all blocks of a plan in one call, from {frames}."
+
+
 NETWORKS = {"paper": _paper, "compact": _compact, "tiny": _tiny}
 
 FAMILY = WorldFamily(
@@ -79,6 +84,8 @@ FAMILY = WorldFamily(
     objective=LEWM.objective,
     window=lambda network: network.context + network.prefixes,
     adjust=_adjust,
+    about=about,
     import_release=partial(import_release, release=RELEASE),
     export_release=partial(export_release, release=RELEASE),
+    describes=RELEASE.describes,
 )

@@ -56,5 +56,5 @@ FAMILY = WorldFamily(
     objective=lambda scale: LeWMObjective(projections=PROJECTIONS[scale]),
     import_release=partial(import_release, release=LEWM),
     export_release=partial(export_release, release=LEWM),
-    release_classes=LEWM.model,
+    describes=LEWM.describes,
 )

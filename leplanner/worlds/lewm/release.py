@@ -58,6 +58,12 @@ class Release:
     def part(self, name: str) -> tuple[str, ...]:
         return (f"{self.module}.{name}", *self.earlier.get(name, ()))
 
+    def describes(self, config: Mapping[str, Any]) -> bool:
+        """By the model's class and the predictor's sizes: families share class names."""
+        predictor = config.get("predictor")
+        sizes = {name for name in predictor if not name.startswith("_")} if _is_dict(predictor) else {""}
+        return config.get("_target_") in self.model and sizes <= set(self.known["predictor"])
+
 
 # what a part may say besides its target; a value given here is the only one that our modules compute
 KNOWN_KEYS: dict[str, Mapping[str, Any]] = {
@@ -161,7 +167,15 @@ def model_config(config: Any, source: str, release: Release) -> Any:
     """Reads sizes out of a hydra config without instantiating anything."""
     if not _is_dict(config):
         raise ValueError(f"{source} is not a mapping of model parts.")
-    _check_parts(config, "", source, release)
+    try:
+        _check_parts(config, "", source, release)
+    except ValueError as error:
+        other = family_of_release(config)
+        if other is None or other == release.family:
+            raise
+        raise ValueError(
+            f"{error} It seems to be a checkpoint of the family {other!r}: use --family {other}."
+        ) from None
     names = ("encoder", "predictor", "action_encoder", "projector", "pred_proj")
     parts = {name: _part(config, name, source) for name in names}
     predictor, action, projector = parts["predictor"], parts["action_encoder"], parts["projector"]
@@ -237,11 +251,9 @@ def _check_parts(value: Any, place: str, source: str, release: Release) -> None:
         target = value.get("_target_")
         allowed = release.targets.get(place, ())
         if target is not None and target not in allowed:
-            other = family_of_release(target) if place == "" else None
-            advice = f" It seems to be a checkpoint of the family {other!r}: use --family {other}." if other else ""
             raise ValueError(
                 f"{source}: {place or 'the model'} names the class {target!r}, which is not on the list of known "
-                f"{release.family} parts ({', '.join(allowed) or 'none here'}). Nothing was loaded.{advice}"
+                f"{release.family} parts ({', '.join(allowed) or 'none here'}). Nothing was loaded."
             )
         for name, inner in value.items():
             _check_parts(inner, f"{place}.{name}".lstrip("."), source, release)

@@ -35,7 +35,8 @@ FAMILY = WorldFamily(
     network=_network,
     objective=lambda scale: PLDMObjective(),
     own_planner="mppi",
+    about=lambda network: "An inverse-dynamics head helped to train it." if network.inverse else "",
     import_release=partial(import_release, release=RELEASE),
     export_release=partial(export_release, release=RELEASE),
-    release_classes=RELEASE.model,
+    describes=RELEASE.describes,
 )

@@ -13,7 +13,7 @@ from .objective import TDMPC2Objective
 
 
 def _paper(block_dim: int, frame_size: int) -> TDMPC2Config:
-    """As stable-worldmodel builds it."""
+    """With stable-worldmodel's pixel encoder."""
     return TDMPC2Config(encoder=CNNConfig(frame_size=frame_size), block_dim=block_dim)
 
 
@@ -41,6 +41,11 @@ def _adjust(preset: Any) -> Any:
 
 NETWORKS = {"paper": _paper, "compact": _compact, "tiny": _tiny}
 
+ABOUT = (
+    "It learned rewards, values and a policy besides, offline and with goals in hindsight: TD-MPC2's own planner uses "
+    "them, LePlanner only the dynamics."
+)
+
 FAMILY = WorldFamily(
     name="tdmpc2",
     title="TD-MPC2",
@@ -51,4 +56,5 @@ FAMILY = WorldFamily(
     window=lambda network: network.train_blocks + 1,
     own_planner="tdmpc2",
     adjust=_adjust,
+    about=lambda network: ABOUT,
 )
