@@ -13,7 +13,7 @@ from ..tasks import get_task
 from .tables import Evaluation, MethodRow
 
 FEW = 20  # trials below which counts are shown: an interval would span half the scale
-CONTENDERS: dict[Role, str] = {"search": "the strongest search", "learned": "the strongest learned policy"}
+CONTENDERS: dict[Role, str] = {"search": "the strongest search", "learned": "the strongest learned method"}
 
 
 @dataclass(frozen=True)

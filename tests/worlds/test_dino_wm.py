@@ -174,18 +174,22 @@ def release(tmp_path_factory):
     return model, write_release(tmp_path_factory.mktemp("dinov2") / "release", model)
 
 
-@pytest.mark.parametrize("image_size", [56, 70])
-def test_dinov2_is_the_references(image_size, tmp_path):
-    """With position embeddings as they are, and interpolated from another image size."""
-    reference = reference_dinov2(DINO, image_size)
-    randomize(reference, scale=0.2)
-    encoder = DINOv2(replace(DINO, weights=str(write_release(tmp_path / "release", reference))))
+@pytest.mark.parametrize(
+    ("config", "image_size", "scale"),
+    [(DINO, 56, 0.2), (DINO, 70, 0.2), (get_preset(TASK, "paper", family="dino-wm").network.encoder, 518, 0.05)],
+    ids=["as-it-is", "interpolated", "the-papers"],
+)
+def test_dinov2_is_the_references(config, image_size, scale, tmp_path):
+    """With position embeddings as they are, and interpolated from another image size; at the published size, too."""
+    reference = reference_dinov2(config, image_size)
+    randomize(reference, scale)
+    encoder = DINOv2(replace(config, weights=str(write_release(tmp_path / "release", reference))))
     load_dinov2(encoder)
-    frames = torch.randn(2, 3, 56, 56, generator=torch.Generator().manual_seed(0))
+    frames = torch.randn(2, 3, config.frame_size, config.frame_size, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         expected = reference(frames).last_hidden_state[:, 1:]
         actual = encoder(frames)
-    assert actual.shape == (2, 16, 24)
+    assert actual.shape == (2, (config.frame_size // 14) ** 2, config.width)
     torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
 
 

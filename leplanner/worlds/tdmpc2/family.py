@@ -33,10 +33,10 @@ def _tiny(block_dim: int, frame_size: int) -> TDMPC2Config:
 
 
 def _adjust(preset: Any) -> Any:
-    """The authors' learning rate and clipping. At compact scale windows are half as long again as LeWM's: fewer steps
+    """The authors' learning rate and clipping. At compact scale windows are half as long again as LeWM's: fewer of them
     see as many frames."""
-    steps = preset.world.optim.steps * 2 // 3 if preset.scale == "compact" else preset.world.optim.steps
-    return replace(preset, world=changed(preset.world, learning_rate=3e-4, clip=20.0, steps=steps))
+    batch = preset.world.optim.batch * 2 // 3 if preset.scale == "compact" else preset.world.optim.batch
+    return replace(preset, world=changed(preset.world, learning_rate=3e-4, clip=20.0, batch=batch))
 
 
 NETWORKS = {"paper": _paper, "compact": _compact, "tiny": _tiny}
