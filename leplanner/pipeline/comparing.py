@@ -30,10 +30,10 @@ from ..report import figures
 from ..report.comparison import comparison_tables
 from ..report.page import check_installed
 from ..tasks import Task
-from ..training.loggers import read_validations
 from ..training.runtime import Runtime
-from ..worlds import FAMILIES, find_family, pretraining
+from ..worlds import FAMILIES, find_family
 from ..worlds.finetune import rollout_errors
+from ..worlds.pretraining import training_minutes
 from ..worlds.validate import probe_latents
 from .evaluating import Draw, Evaluated, evaluate_folder, find_manifest, grow_manifest
 from .learning import collect, learn, train_world
@@ -80,21 +80,24 @@ class Rival:
         return tuple(dict.fromkeys((self.controller, *own_methods(self.name, options.search_trials))))
 
     def stages(self, task: Task, data: Path, runtime: Runtime, show: Show) -> list[Stage]:
-        """Of a run, without rounds on policy: those would give every family other data."""
+        """Of a run, without rounds on policy: those would give every family other data. An imported world is used as
+        it is."""
         world, finetunes = self.paths.world, self.preset.finetune.optim.steps > 0
+        imported = is_whole(world) and "source" in read_artifact(world, "world")["training"]
+        begin = [] if imported else [train_world(task, self.preset, data, world, runtime, show)]
         learned = learn(task, self.preset, world, data, self.paths, finetunes, None, "", runtime, show)
-        return [train_world(task, self.preset, data, world, runtime, show), *learned.stages]
+        return [*begin, *learned.stages]
 
 
 def find_rivals(
     task: Task, names: Sequence[str], scale: str, recipe: str | None, paths: RunPaths, effort: float = 1.0
 ) -> list[Rival]:
     """Families by name or as package.module:FAMILY, each with the preset of this scale, recipe and effort."""
-    found = [find_family(name).name for name in names]
-    twice = sorted({name for name in found if found.count(name) > 1})
+    families = [find_family(name).name for name in names]
+    twice = sorted({name for name in families if families.count(name) > 1})
     if twice:
         raise ValueError(f"Give each family once; {', '.join(twice)} is listed twice.")
-    return [Rival(get_preset(task, scale, recipe, name, effort), paths.family(name)) for name in found]
+    return [Rival(get_preset(task, scale, recipe, name, effort), paths.family(name)) for name in families]
 
 
 def run_comparison(
@@ -263,19 +266,12 @@ def _family(task: Task, rival: Rival, evaluated: Evaluated) -> dict[str, Any]:
         "context": world.spec.context,
         "parameters": sum(p.numel() for p in world.model.parameters()),
         "planner_parameters": sum(p.numel() for p in planner.model.parameters()),
-        "minutes": {name: _minutes(folder) for name, folder in folders.items() if folder.exists()},
+        "minutes": {name: training_minutes(folder) for name, folder in folders.items() if folder.exists()},
         "rollout_error": rollout_errors(world.model, rollouts)["held_out_rollout"],
         "probe": {"rmse": dict(zip(task.probe_names, rmse.tolist(), strict=True)), "unit": task.probe_unit}
         | {"std": dict(zip(task.probe_names, spread.tolist(), strict=True))},
         "methods": methods,
     }
-
-
-def _minutes(folder: Path) -> float | None:
-    """Of training, over all calls, as its metrics say, with those of an encoder made before; none where nothing was
-    trained, or its metrics are gone."""
-    parts = [read_validations(part) for part in (folder, folder / pretraining.FOLDER) if part.exists()]
-    return sum(float(part[-1]["minutes"]) for part in parts) if all(parts) else None
 
 
 Groups = dict[tuple[str, int], Group]  # method and m -> rows by trial
@@ -301,9 +297,9 @@ def _differences(
         trials = len(mine.keys() & other.keys())
         by_metric: dict[str, Any] = {}
         for metric in metrics_of("rate"):
-            found = difference(mine, other, metric.name)
-            if found is not None:
-                by_metric[metric.name] = dataclasses.asdict(found) | {"trials": trials}
+            paired = difference(mine, other, metric.name)
+            if paired is not None:
+                by_metric[metric.name] = dataclasses.asdict(paired) | {"trials": trials}
         compared[str(m)] = by_metric
     return compared
 

@@ -20,7 +20,7 @@ def own_methods(family: str, search_trials: int) -> tuple[str, ...]:
 def check_own_planner(preset: Preset) -> None:
     """Before anything is trained: the family's network offers what its planner needs."""
     method, family = own_planner(preset.family), FAMILIES.get(preset.family)
-    if not method.suits(family.build(preset.network)):
+    if method.needs and not method.suits(family.build(preset.network)):
         raise ValueError(
             f"The family {family.name!r} names {method.name} as its own planner, which needs {', '.join(method.needs)} "
             "of a world; its network does not offer them. Name another method as the family's own_planner."

@@ -187,15 +187,14 @@ def _compact_scale(task: Task, recipe: str, family: str) -> Preset:
 def _tiny_scale(task: Task, recipe: str, family: str) -> Preset:
     """Everything in a minute: for tests and for seeing the pipeline run, not for results. Compact, made small."""
     preset = _compact_scale(task, recipe, family)
-    often, on_policy, kind = {"validate_every": 50}, preset.on_policy, FAMILIES.get(family)
+    often, on_policy = {"validate_every": 50}, preset.on_policy
     density = changed(DensityTrainConfig(), steps=100, batch=64, components=4, width=32, **often)
     training = changed(PlannerTrainConfig(), steps=100, batch=32, learning_rate=1e-3, precision="fp32", **often)
     tiny = replace(
         preset,
         scale="tiny",
         collect=CollectConfig(episodes=48, steps=50, size=32),
-        network=kind.network("tiny", preset.block * task.action_dim, 32),
-        objective=kind.objective("tiny"),
+        objective=FAMILIES.get(family).objective("tiny"),
         world=changed(preset.world, steps=200, batch=32, learning_rate=2e-3, **often),
         finetune=changed(preset.finetune, steps=min(100, preset.finetune.optim.steps), batch=32, **often),
         density=density,
@@ -211,7 +210,8 @@ def _tiny_scale(task: Task, recipe: str, family: str) -> Preset:
         ),
     )
     adjust = task.scales.get("tiny")
-    return adjust(tiny) if adjust else tiny
+    tiny = adjust(tiny) if adjust else tiny
+    return replace(tiny, network=_network(task, tiny, FAMILIES.get(family)))
 
 
 def _assembled(task: Task, preset: Preset) -> Preset:
@@ -226,20 +226,20 @@ def _assembled(task: Task, preset: Preset) -> Preset:
 
 def _network(task: Task, preset: Preset, family: WorldFamily) -> Any:
     """The family's network with the sizes that the task wants otherwise; families do not all have the same ones."""
-    wanted = task.networks.get(preset.scale, {})
+    sizes = task.networks.get(preset.scale, {})
 
     def build(kind: WorldFamily) -> Any:
         return kind.network(preset.scale, preset.block * task.action_dim, preset.collect.size)
 
     network = build(family)
-    missing = [name for name in wanted if not has_field(network, name)]
+    missing = [name for name in sizes if not has_field(network, name)]
     for name in missing:
         if not any(has_field(build(kind), name) for kind in FAMILIES.values()):
             raise ValueError(
                 f"The task {task.name!r} sets the size {name!r} of networks at {preset.scale} scale, and no registered "
                 "family has a size of that name. Check its spelling in Task.networks."
             )
-    return changed(network, **{name: size for name, size in wanted.items() if name not in missing})
+    return changed(network, **{name: size for name, size in sizes.items() if name not in missing})
 
 
 RECIPES: dict[str, Callable[[Preset], Preset]] = {"paper": _paper_recipe, "best": _best_recipe}

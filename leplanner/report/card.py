@@ -12,8 +12,8 @@ import h5py
 from ..artifacts import read_artifact, read_json
 from ..core.latent import LatentSpec
 from ..tasks import get_task
-from ..training.loggers import read_validations
 from ..worlds import FAMILIES, WorldSpec
+from ..worlds.pretraining import training_minutes
 from .card_metadata import card_metadata
 from .tables import Evaluation, read_evaluation
 
@@ -152,8 +152,8 @@ def _stages(stages: dict[str, Path]) -> list[str]:
             )
             continue
         config, optim = history["config"], history["config"]["optim"]
-        validations = read_validations(folder)
-        minutes = f", {validations[-1]['minutes']:.1f} minutes" if validations else ""
+        known = training_minutes(folder)
+        minutes = f", {known:.1f} minutes" if known is not None else ""
         muon = ", weight matrices optimized with Muon" if optim["optimizer"] == "muon" else ""
         share = config.get("init_average")
         averaged = f" Weights: {1 - share:.0%} final and {share:.0%} initial, averaged." if share else ""

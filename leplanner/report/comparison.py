@@ -145,10 +145,11 @@ def _cost(report: dict[str, Any]) -> Sheet:
     latency = report["latency"]
     threads = latency["machine"]["threads"]
     engines = " or ".join(dict.fromkeys(one["engine"] for one in latency["fingerprints"].values()))
+    others = ", the others in PyTorch" if any(row["method"] != report["leplanner"] for row in latency["rows"]) else ""
     title = (
         f"{report['task']}: a decision at m = 1. Imagined steps, predictor calls one after another, and milliseconds "
         f"(all in turns, {threads} thread{'s' if threads > 1 else ''}; {planner_title(report['leplanner'])} with the "
-        f"{engines} engine, the others in PyTorch)"
+        f"{engines} engine{others})"
     )
     return Sheet(title, ("family", "planner"), ("imagined", "calls", "encode ms", "plan ms", "both ms"), sections)
 
@@ -172,5 +173,7 @@ def _compared(report: dict[str, Any], family: dict[str, Any]) -> list[tuple[str,
 
 
 def _difference(difference: dict[str, Any]) -> str:
+    if not difference["only_this"] + difference["only_reference"]:  # nothing to resample: no interval
+        return "0.0 (no trial differs)"
     value, low, high = (100 * difference[name] for name in ("difference", "low", "high"))
-    return f"{value:+.1f} ({low:+.0f} to {high:+.0f})"
+    return f"{value:+.1f} ({low:+.1f} to {high:+.1f})"

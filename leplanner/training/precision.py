@@ -13,14 +13,14 @@ import torch
 from torch import nn
 
 
-def pick_device(wanted: str = "auto") -> torch.device:
+def pick_device(requested: str = "auto") -> torch.device:
     present = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    found = [name for name, there in present.items() if there]
-    if wanted == "auto":
-        return torch.device(found[0])
-    if wanted.split(":")[0] not in found:
-        raise ValueError(f"Device {wanted!r} was asked for; this machine has {', '.join(found)}.")
-    return torch.device(wanted)
+    available = [name for name, there in present.items() if there]
+    if requested == "auto":
+        return torch.device(available[0])
+    if requested.split(":")[0] not in available:
+        raise ValueError(f"Device {requested!r} was requested; this machine has {', '.join(available)}.")
+    return torch.device(requested)
 
 
 def keep_freed_memory() -> None:
@@ -53,12 +53,12 @@ def _bf16_is_faster_on_cpu(threads: int) -> bool:
     return matmul_gflops(torch.bfloat16) > 1.2 * matmul_gflops(torch.float32)
 
 
-def pick_precision(wanted: str, device: torch.device) -> str:
+def pick_precision(requested: str, device: torch.device) -> str:
     """'fp32' or 'bf16'; 'auto' takes bf16 where it is faster."""
-    if wanted not in ("auto", "fp32", "bf16"):
-        raise ValueError(f"precision must be auto, fp32 or bf16; got {wanted!r}.")
-    if wanted != "auto":
-        return wanted
+    if requested not in ("auto", "fp32", "bf16"):
+        raise ValueError(f"precision must be auto, fp32 or bf16; got {requested!r}.")
+    if requested != "auto":
+        return requested
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported() else "fp32"
     if device.type == "cpu" and _bf16_is_faster_on_cpu(torch.get_num_threads()):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
+from ..training.loggers import read_validations
 from ..training.loop import OnProgress, no_progress
 from ..training.optim import OptimConfig
 from ..training.runtime import Runtime
@@ -27,3 +28,10 @@ class Pretraining:
     run: str  # names the run, as TrainState wants it
     runtime: Runtime
     on_progress: OnProgress = no_progress
+
+
+def training_minutes(folder: Path) -> float | None:
+    """Of a training, over all calls, as its metrics say, with those of an encoder made before; none where nothing was
+    trained, or its metrics are gone."""
+    parts = [read_validations(part) for part in (folder, folder / FOLDER) if part.exists()]
+    return sum(float(part[-1]["minutes"]) for part in parts) if all(parts) else None

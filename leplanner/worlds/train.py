@@ -94,9 +94,12 @@ def train_world(
     spec = WorldSpec(family, task.name, network, actions, visuals=visuals)
     with seeded(config.optim.seed):
         model = build_network(spec)
-        if not _trains_encoder(model):
-            config = dataclasses.replace(config, grounding=0.0)  # a state head would change nothing that is kept
         grounded = config.grounding > 0
+        if grounded and not _trains_encoder(model):
+            raise ValueError(
+                f"Grounding {config.grounding:g} was requested, but the encoder of {family} is frozen, and a state "
+                "head would change nothing that is kept. Use --grounding 0."
+            )
         parts = TrainedParts(model, spec.latent.size, len(task.probe_names) if grounded else 0)
     spec = dataclasses.replace(spec, grounded=grounded)
     _check_frames(episodes, spec)

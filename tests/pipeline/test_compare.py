@@ -21,16 +21,19 @@ from leplanner.evaluation.latency import measure_side_by_side
 from leplanner.evaluation.manifest import load_manifest
 from leplanner.evaluation.runner import TrialRow
 from leplanner.pipeline import comparing, stages
-from leplanner.pipeline.comparing import CompareOptions, _differences, _groups, _minutes, find_rivals
+from leplanner.pipeline.comparing import CompareOptions, _differences, _groups, find_rivals
 from leplanner.pipeline.paths import RunPaths
 from leplanner.pipeline.presets import get_preset
+from leplanner.pipeline.stage import silent
 from leplanner.planner.model import PlannerConfig
 from leplanner.planner.planner import Planner, planner_for
 from leplanner.report.comparison import comparison_tables, difference_lines
 from leplanner.report.page import write_page
 from leplanner.tasks import TASKS
 from leplanner.training import loop
+from leplanner.training.runtime import Runtime
 from leplanner.worlds import World, register_world
+from leplanner.worlds.pretraining import training_minutes
 
 FAMILIES = {"lewm": "lewm", "linear": "own_families:LINEAR"}
 TRIALS, SEARCH_TRIALS, SAMPLES, ROUNDS = 3, 2, 20, 1
@@ -177,12 +180,12 @@ def test_minutes_that_are_not_known_are_said_to_be(compared):
 
 
 def test_minutes_are_those_of_all_that_was_trained(tmp_path):
-    assert _minutes(tmp_path) is None
+    assert training_minutes(tmp_path) is None
     for folder, minutes in ((tmp_path, (1.0, 2.0)), (tmp_path / "encoder", (0.25, 0.5))):
         folder.mkdir(exist_ok=True)
         lines = [json.dumps({"step": step, "minutes": value}) for step, value in enumerate(minutes)]
         (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-    assert _minutes(tmp_path) == 2.5
+    assert training_minutes(tmp_path) == 2.5
 
 
 def test_the_figure_and_the_page_show_it(compared, tmp_path):
@@ -314,6 +317,32 @@ def test_a_world_of_other_data_is_refused_at_once(compared, tmp_path, capsys):
     said = " ".join(capsys.readouterr().err.split())
     assert f"{folder / 'world'} was trained on data another" in said
     assert not (tmp_path / "families" / "lewm").exists()
+
+
+def test_an_imported_world_is_used_as_it_is(compared, tmp_path):
+    base, _, _ = compared
+    (rival,) = find_rivals(TASKS["tworoom"], ["lewm"], "tiny", None, RunPaths(tmp_path))
+    shutil.copytree(base / "families" / "lewm" / "world", rival.paths.world)
+
+    def first_stage() -> str:
+        return rival.stages(TASKS["tworoom"], base / "data.h5", Runtime(), silent)[0].name
+
+    assert first_stage() == "train world"
+    config = read_json(rival.paths.world / "config.json")
+    config["training"] = {"source": "somewhere"}
+    (rival.paths.world / "config.json").write_text(json.dumps(config))
+    assert first_stage() == "cache"
+
+
+def test_outcomes_that_never_differ_have_no_interval(compared):
+    report = read_json(compared[0] / "comparison" / "comparison.json")
+    pair = report["families"][1]["minus_first"]["1"]["any"]
+    pair.update(difference=0.0, low=0.0, high=0.0, only_this=0, only_reference=0)
+    assert "LePlanner-reuse in lewm 0.0 (no trial differs)" in str(
+        difference_lines(report)
+    )
+    pair.update(difference=-0.015, low=-0.025, high=-0.005, only_this=0, only_reference=3)
+    assert "-1.5 (-2.5 to -0.5)" in str(difference_lines(report))
 
 
 def test_a_world_says_how_many_predictor_calls_a_rollout_takes(tiny_world, monkeypatch):

@@ -143,10 +143,13 @@ def test_a_task_changes_sizes_wherever_a_family_has_them(forgets_registrations):
     assert own_families.TOKENS.name in unchanged
 
 
-def test_a_size_that_no_family_has_is_refused():
-    misspelled = replace(TASKS["tworoom"], networks={"compact": {"extra_convolution": 0}})
+@pytest.mark.parametrize("scale", ["compact", "tiny"])
+def test_a_size_that_no_family_has_is_refused(scale):
+    wider = replace(TASKS["tworoom"], networks={scale: {"latent": 48}})
+    assert get_preset(wider, scale).network.latent == 48
+    misspelled = replace(TASKS["tworoom"], networks={scale: {"extra_convolution": 0}})
     with pytest.raises(ValueError, match=r"'extra_convolution'.*spelling"):
-        get_preset(misspelled)
+        get_preset(misspelled, scale)
 
 
 def test_effort_is_a_share_of_all_training_steps_and_of_nothing_else():

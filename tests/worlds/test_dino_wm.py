@@ -17,7 +17,7 @@ from leplanner.artifacts import load_strictly
 from leplanner.core.config import changed
 from leplanner.pipeline.presets import get_preset
 from leplanner.report.card import Making, _summary
-from leplanner.tasks import TASKS
+from leplanner.tasks import TASKS, get_task
 from leplanner.tasks.swm_runtime import import_swm
 from leplanner.training.loggers import read_validations
 from leplanner.training.optim import OPTIMIZERS, make_optimizers
@@ -337,10 +337,12 @@ def test_no_optimizer_gets_frozen_weights(optimizer):
 
 
 def test_a_frozen_encoder_is_not_grounded(tworoom, tmp_path):
-    """A state head could not change the latents, so there is none, and the card does not speak of one."""
-    world = train(tworoom, tmp_path, steps=1, grounding=1.0)
-    assert not world.spec.grounded
-    assert "state" not in read_validations(tmp_path)[-1]
+    """A state head could not change the latents: no preset has one here, and none can be requested."""
+    assert get_preset(get_task("pusht"), "compact").world.grounding > 0
+    assert get_preset(get_task("pusht"), "compact", family="dino-wm").world.grounding == 0
+    with pytest.raises(ValueError, match="the encoder of dino-wm is frozen"):
+        train(tworoom, tmp_path, steps=1, grounding=1.0)
+    assert not train(tworoom, tmp_path, steps=1).spec.grounded
 
 
 def test_the_card_says_what_the_encoder_is():

@@ -14,7 +14,7 @@ from leplanner.data.episodes import split
 from leplanner.data.windows import PlanWindows
 from leplanner.pipeline.presets import get_preset
 from leplanner.tasks import TASKS
-from leplanner.worlds import load_world, save_world
+from leplanner.worlds import finetune, load_world, save_world
 from leplanner.worlds.finetune import FinetuneConfig, finetune_world, rollout_errors
 
 OPTIM = {"steps": 12, "batch": 16, "learning_rate": 1e-3, "validate_every": 6, "precision": "fp32"}
@@ -63,6 +63,19 @@ def test_finetuning_improves_imagination(tiny_world, tworoom, tiny_cache, tmp_pa
     before, after = (rollout_errors(w.model, batch)["held_out_rollout"] for w in (tiny_world, finetuned))
     assert len(after) == 4
     assert np.mean(after) < 0.5 * np.mean(before)
+
+
+def test_errors_are_shares_of_what_copying_the_last_latent_errs(tiny_world, tworoom, monkeypatch):
+    """Whatever the number of rollouts that are imagined at once."""
+    latents = encode_with(tiny_world)(tworoom.frames)
+    windows = PlanWindows(latents, tworoom, split(tworoom)[0], tiny_world.spec.actions, context=3)
+    batch = windows.draw_rollouts(np.random.default_rng(5), 50, 4)
+    imagined = tiny_world.model.rollout(*map(torch.as_tensor, (batch.context, batch.past_blocks, batch.blocks))).numpy()
+    missed, moved = (((x - batch.latents) ** 2).mean(axis=(0, 2)) for x in (imagined, batch.context[:, -1:]))
+    for at_once in (7, 128):
+        monkeypatch.setattr(finetune, "ROLLED_OUT_AT_ONCE", at_once)
+        errors = rollout_errors(tiny_world.model, batch)["held_out_rollout"]
+        np.testing.assert_allclose(errors, missed / moved, rtol=1e-4)
 
 
 def test_another_world_or_setting_is_refused(tiny_world, tiny_cache, tmp_path):

@@ -51,11 +51,15 @@ NETWORKS = {"paper": _paper, "compact": _compact, "tiny": _tiny}
 
 
 RATES = {"paper": 5e-4, "compact": 3e-3}  # the predictor alone is trained, and bears more
+BATCHES = {"paper": 16}  # of a planner: a sample's four rollouts of 256 patches keep 2.4 GB for their gradients
 
 
 def _adjust(preset: Any) -> Any:
+    """A frozen encoder learns nothing from a state head."""
     rate = RATES.get(preset.scale, preset.world.optim.learning_rate)
-    return replace(preset, world=changed(preset.world, learning_rate=rate))
+    batch = BATCHES.get(preset.scale, preset.training.optim.batch)
+    world, training = changed(preset.world, learning_rate=rate, grounding=0.0), changed(preset.training, batch=batch)
+    return replace(preset, world=world, training=training)
 
 
 def make_encoder(model: DinoWM, work: Pretraining) -> None:
