@@ -338,9 +338,7 @@ def test_outcomes_that_never_differ_have_no_interval(compared):
     report = read_json(compared[0] / "comparison" / "comparison.json")
     pair = report["families"][1]["minus_first"]["1"]["any"]
     pair.update(difference=0.0, low=0.0, high=0.0, only_this=0, only_reference=0)
-    assert "LePlanner-reuse in lewm 0.0 (no trial differs)" in str(
-        difference_lines(report)
-    )
+    assert "LePlanner-reuse in lewm 0.0 (no trial differs)" in str(difference_lines(report))
     pair.update(difference=-0.015, low=-0.025, high=-0.005, only_this=0, only_reference=3)
     assert "-1.5 (-2.5 to -0.5)" in str(difference_lines(report))
 
