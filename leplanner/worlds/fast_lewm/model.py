@@ -9,17 +9,22 @@ load by name.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ...core.dynamics import mean_squared_distance
 from ..lewm.encoders import KeypointConfig, ViTConfig, build_encoder
-from ..lewm.model import CausalAttention, FeedForward, LeWMObjective, Projector
-from ..lewm.sigreg import sigreg
+from ..lewm.model import (
+    CausalAttention,
+    FeedForward,
+    LeWMObjective,
+    ProjectedEncoder,
+    Projector,
+    prediction_and_spread,
+)
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ class FastLeWMConfig:
         return self.encoder.frame_size
 
 
-class FastLeWM(nn.Module):
+class FastLeWM(ProjectedEncoder):
     action_encoder: Any
 
     def __init__(self, config: FastLeWMConfig):
@@ -79,12 +84,6 @@ class FastLeWM(nn.Module):
         self.projector = Projector(config.encoder.width, config.projector, config.latent)
         self.pred_proj = Projector(config.latent, config.projector, config.latent)
 
-    def encode(self, frames: Tensor) -> Tensor:
-        """Normalized frames (B, 3, S, S) -> latents (B, D)."""
-        features = self.encoder(frames)
-        with torch.autocast(frames.device.type, enabled=False):  # latents are compared by small differences
-            return self.projector(features.to(self.projector.dtype))
-
     def rollout(self, context: Tensor, past_blocks: Tensor, plan: Tensor) -> Tensor:
         """Imagine a plan: (B, N, D), (B, N-1, A), (B, H, A) -> (B, H, D), in one predictor call."""
         prefixes = self.action_encoder.impl(context, torch.cat([past_blocks, plan], dim=1))[:, -plan.shape[1] :]
@@ -93,12 +92,6 @@ class FastLeWM(nn.Module):
 
     def predictor_calls(self, horizon: int) -> int:
         return 1
-
-    def distance(self, latents: Tensor, goal: Tensor) -> Tensor:
-        return mean_squared_distance(latents, goal)
-
-    def encoder_parts(self) -> Mapping[str, nn.Module]:
-        return {"encoder": self.encoder, "projector": self.projector}
 
     def losses(
         self,
@@ -110,12 +103,8 @@ class FastLeWM(nn.Module):
     ) -> dict[str, Tensor]:
         """Every prefix counts alike."""
         n = self.config.context
-        predicted = self.rollout(latents[:, :n], blocks[:, : n - 1], blocks[:, n - 1 :]).float()
-        latents = latents.float()
-        prediction = (predicted - latents[:, n:]).square().mean()
-        spread = sigreg(gather(latents).transpose(0, 1), objective.projections, generator)
-        loss = prediction + objective.sigreg_weight * spread
-        return {"loss": loss, "prediction": prediction, "sigreg": spread}
+        predicted = self.rollout(latents[:, :n], blocks[:, : n - 1], blocks[:, n - 1 :])
+        return prediction_and_spread(predicted, latents, objective, generator, gather)
 
     def fast(self, compiled: bool = False, options: dict[str, Any] | None = None) -> Any:
         """The same rollout with less arithmetic."""
@@ -127,11 +116,6 @@ class FastLeWM(nn.Module):
         from .onnx_graph import RolloutGraph
 
         return RolloutGraph(graph, self)
-
-    def onnx_encoder(self, graph: Any, pixels: str) -> str:
-        from ..lewm.onnx_graph import encoder_nodes
-
-        return encoder_nodes(graph, self.encoder, self.projector, pixels)
 
 
 class PrefixEncoder(nn.Module):

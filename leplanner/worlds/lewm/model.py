@@ -55,7 +55,46 @@ class LeWMObjective:
     """random directions that SIGReg tests"""
 
 
-class LeWM(nn.Module):
+class ProjectedEncoder(nn.Module):
+    """What networks share that learn an encoder and a projector: latents are vectors, compared by squared errors."""
+
+    encoder: nn.Module
+    projector: Projector
+
+    def encode(self, frames: Tensor) -> Tensor:
+        """Normalized frames (B, 3, S, S) -> latents (B, D)."""
+        features = self.encoder(frames)
+        with torch.autocast(frames.device.type, enabled=False):  # latents are compared by small differences
+            return self.projector(features.to(self.projector.dtype))
+
+    def distance(self, latents: Tensor, goal: Tensor) -> Tensor:
+        return mean_squared_distance(latents, goal)
+
+    def encoder_parts(self) -> Mapping[str, nn.Module]:
+        return {"encoder": self.encoder, "projector": self.projector}
+
+    def onnx_encoder(self, graph: Any, pixels: str) -> str:
+        from .onnx_graph import encoder_nodes
+
+        return encoder_nodes(graph, self.encoder, self.projector, pixels)
+
+
+def prediction_and_spread(
+    predicted: Tensor,
+    latents: Tensor,  # (B, T, D), the last of them those that were predicted
+    objective: LeWMObjective,
+    generator: torch.Generator,
+    gather: Callable[[Tensor], Tensor],
+) -> dict[str, Tensor]:
+    """LeWM's loss: the squared error of predicted latents, and SIGReg over all ranks."""
+    latents = latents.float()
+    prediction = (predicted.float() - latents[:, -predicted.shape[1] :]).square().mean()
+    spread = sigreg(gather(latents).transpose(0, 1), objective.projections, generator)
+    loss = prediction + objective.sigreg_weight * spread
+    return {"loss": loss, "prediction": prediction, "sigreg": spread}
+
+
+class LeWM(ProjectedEncoder):
     def __init__(self, config: LeWMConfig):
         super().__init__()
         self.config = config
@@ -64,12 +103,6 @@ class LeWM(nn.Module):
         self.action_encoder = ActionEncoder(config)
         self.projector = Projector(config.encoder.width, config.projector, config.latent)
         self.pred_proj = Projector(config.latent, config.projector, config.latent)
-
-    def encode(self, frames: Tensor) -> Tensor:
-        """Normalized frames (B, 3, S, S) -> latents (B, D)."""
-        features = self.encoder(frames)
-        with torch.autocast(frames.device.type, enabled=False):  # latents are compared by small differences
-            return self.projector(features.to(self.projector.dtype))
 
     def predict(self, latents: Tensor, blocks: Tensor) -> Tensor:
         """Latents (B, T, D) and the blocks leaving them (B, T, A) -> the T next latents, each from its past only."""
@@ -90,12 +123,6 @@ class LeWM(nn.Module):
             latents.append(self.predict_embedded(window, actions[:, j : j + n])[:, -1])
         return torch.stack(latents[n:], dim=1)
 
-    def distance(self, latents: Tensor, goal: Tensor) -> Tensor:
-        return mean_squared_distance(latents, goal)
-
-    def encoder_parts(self) -> Mapping[str, nn.Module]:
-        return {"encoder": self.encoder, "projector": self.projector}
-
     def losses(
         self,
         latents: Tensor,
@@ -104,12 +131,8 @@ class LeWM(nn.Module):
         generator: torch.Generator,
         gather: Callable[[Tensor], Tensor],
     ) -> dict[str, Tensor]:
-        predicted = self.predict(latents[:, :-1], blocks).float()
-        latents = latents.float()
-        prediction = (predicted - latents[:, 1:]).square().mean()
-        spread = sigreg(gather(latents).transpose(0, 1), objective.projections, generator)
-        loss = prediction + objective.sigreg_weight * spread
-        return {"loss": loss, "prediction": prediction, "sigreg": spread}
+        predicted = self.predict(latents[:, :-1], blocks)
+        return prediction_and_spread(predicted, latents, objective, generator, gather)
 
     def fast(self, compiled: bool = False, options: dict[str, Any] | None = None) -> Any:
         """The same rollout with less arithmetic."""
@@ -121,11 +144,6 @@ class LeWM(nn.Module):
         from .onnx_graph import RolloutGraph
 
         return RolloutGraph(graph, self)
-
-    def onnx_encoder(self, graph: Any, pixels: str) -> str:
-        from .onnx_graph import encoder_nodes
-
-        return encoder_nodes(graph, self.encoder, self.projector, pixels)
 
 
 class Projector(nn.Module):
