@@ -131,7 +131,7 @@ def rollout_errors(model: Any, batch: RolloutBatch) -> Metrics:
         copied = torch.as_tensor(part.context[:, -1:]).to(expected.device)
         missed = missed + (imagined - expected).square().transpose(0, 1).flatten(1).sum(dim=1).cpu()
         moved = moved + (copied - expected).square().transpose(0, 1).flatten(1).sum(dim=1).cpu()
-    errors = (missed / moved).tolist()
+    errors = [float(error) for error in missed / moved]
     return {"held_out_error": errors[0], "held_out_rollout": errors}
 
 
