@@ -1,6 +1,6 @@
 """What every artifact shares: atomic writes, digests, strict weights, locks, and a record of where it came from."""
 
-from .configs import from_dict, to_dict
+from .configs import from_dict, other_values, to_dict
 from .digests import digest_bytes, digest_json, digest_tensors
 from .files import atomic_path, read_json, read_lines, write_arrays, write_json
 from .hub import fetch_folder
@@ -23,6 +23,7 @@ __all__ = [
     "load_modules",
     "load_strictly",
     "migration",
+    "other_values",
     "provenance",
     "read_artifact",
     "read_json",

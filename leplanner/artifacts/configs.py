@@ -20,6 +20,22 @@ def to_dict(config: Any) -> dict[str, Any]:
     return {"kind": kind, **value} if isinstance(kind, str) else value
 
 
+def other_values(known: dict[str, Any], requested: dict[str, Any], prefix: str = "") -> list[str]:
+    """Where two configs as JSON differ, a phrase each, by dotted names."""
+    lines: list[str] = []
+    for name in known | requested:
+        one, other = known.get(name), requested.get(name)
+        if isinstance(one, dict) and isinstance(other, dict):
+            lines += other_values(one, other, f"{prefix}{name}.")
+        elif _as_json(one) != _as_json(other):
+            lines.append(f"{prefix}{name} is {one}, requested {other}")
+    return lines
+
+
+def _as_json(value: Any) -> Any:
+    return [_as_json(item) for item in value] if isinstance(value, list | tuple) else value
+
+
 def from_dict(cls: type, value: dict[str, Any]) -> Any:
     """Lists are tuples, and fields that the class does not have, or that it needs, are named."""
     if not isinstance(value, dict):

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import sys
 from collections.abc import Iterable, Iterator
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 
@@ -90,6 +92,8 @@ class Registry(Generic[Item]):
 def load_object(address: str) -> Any:
     """What `package.module:NAME` names. For what a user typed; never for what a downloaded file says."""
     module, _, name = address.partition(":")
+    if (here := str(Path.cwd())) not in sys.path:  # a console script, unlike `python -m`, does not look there
+        sys.path.append(here)
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, TypeError, ValueError) as error:  # TypeError: a relative path such as ./task

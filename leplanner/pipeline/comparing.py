@@ -12,7 +12,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..artifacts import atomic_path, command_line, is_whole, provenance, read_artifact, write_json
+from ..artifacts import (
+    atomic_path,
+    command_line,
+    is_whole,
+    other_values,
+    provenance,
+    read_artifact,
+    to_dict,
+    write_json,
+)
 from ..control.methods import METHODS, MethodInputs, SearchBudget
 from ..data.cache import open_cache
 from ..data.episodes import split
@@ -173,6 +182,14 @@ def _check(rivals: Sequence[Rival], options: CompareOptions) -> None:
         )
     for rival in rivals:
         check_own_planner(rival.preset)
+        if not is_whole(rival.paths.world):
+            FAMILIES.get(rival.name).check_ready(rival.preset.network)
+        elif others := _other_settings(rival.paths.world, rival.preset):
+            raise ValueError(
+                f"{rival.paths.world} was trained with other settings than this comparison's: {'; '.join(others)}. Say "
+                "the --scale, --recipe and --effort that it was trained with, choose another --base, or delete "
+                f"{rival.paths.base} to train {rival.name} again."
+            )
     if options.data is None and len({rival.preset.collect for rival in rivals}) > 1:
         raise ValueError(
             f"The presets of {', '.join(rival.name for rival in rivals)} collect different data, but all families "
@@ -195,6 +212,17 @@ def _check_worlds(rivals: Sequence[Rival], digest: str, data: Path) -> None:
                 f"{folder} was trained on data {known[:12]}; this comparison is on {data} ({digest[:12]}). Choose "
                 f"another --base, give --data, or delete {rival.paths.base} to train {rival.name} again."
             )
+
+
+def _other_settings(folder: Path, preset: Preset) -> list[str]:
+    """Of a world that was trained here: what its preset says otherwise now."""
+    config = read_artifact(folder, "world")
+    trained: Any = config["training"]
+    if "source" in trained:
+        return []
+    actual = {"network": config["spec"]["network"], "objective": trained["objective"], "training": trained["config"]}
+    parts = {"network": preset.network, "objective": preset.objective, "training": preset.world}
+    return other_values(actual, {name: to_dict(part) for name, part in parts.items()})
 
 
 def _shared_trials(task: Task, data: Path, out: Path, options: CompareOptions) -> Manifest:

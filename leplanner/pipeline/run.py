@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from ..artifacts import is_whole
 from ..control.methods import SearchBudget
 from ..data.collect import check_continues
 from ..data.formats import open_episodes
@@ -21,7 +22,7 @@ from ..report.card import Making
 from ..report.page import check_installed, write_page
 from ..tasks import Task
 from ..training.runtime import Runtime
-from ..worlds import load_world
+from ..worlds import FAMILIES, load_world
 from . import stages
 from .bundle import make_bundle
 from .evaluating import Draw, evaluate_folder
@@ -200,6 +201,8 @@ def _check(task: Task, preset: Preset, paths: RunPaths, options: RunOptions) -> 
         )
     check_installed()
     check_own_planner(preset)
+    if options.world is None and not is_whole(paths.world):
+        FAMILIES.get(preset.family).check_ready(preset.network)
     if options.data is not None and open_episodes(options.data, task, in_memory=False).states is None:
         raise ValueError(
             f"{options.data} has no physical states, from which trials are set up: it can train a planner (leplanner "

@@ -101,6 +101,7 @@ def make_world(
     runtime: Runtime,
     show: Show = silent,
 ) -> Made:
+    check_family(out, family)
     episodes = open_episodes(data, task)
     with show(f"train world {task.name}", "steps") as update:
         note = _training(update, _noted("reconstruction", "prediction", "state", "held_out_error"))

@@ -10,7 +10,6 @@ from rich.table import Table
 
 from ..control.methods import METHODS
 from ..evaluation.metrics import HEADLINE, METRICS
-from .findings import show_p
 from .tables import metric_title, show_rate
 
 RATES = (HEADLINE, "held", "strict")
@@ -20,6 +19,7 @@ UNKNOWN = "-"
 
 @dataclass(frozen=True)
 class Sheet:
+    name: str
     title: str  # a sentence or several, without the last full stop
     words: tuple[str, ...]  # columns of words, then of figures
     figures: tuple[str, ...]
@@ -86,7 +86,7 @@ def _worlds(report: dict[str, Any]) -> Sheet:
         f"{report['families'][0]['probe']['unit'] or 'units of the state'} and mean % of the spread"
     )
     figures = ("M", "world min", "planner min", "error 1", f"error {longest}", f"probe {first}", "probe %")
-    return Sheet(title, ("family",), figures, [rows])
+    return Sheet("Worlds", title, ("family",), figures, [rows])
 
 
 def _sum(minutes: dict[str, float | None], *names: str) -> str:
@@ -111,7 +111,9 @@ def _success(report: dict[str, Any]) -> Sheet:
         f"{report['task']}: success, %, with 95 % intervals. {report['protocol']} trials, goals {report['offset']} "
         f"actions ahead{searches}"
     )
-    return Sheet(title, ("family", "planner"), ("m", "n", *(METRICS.get(name).title for name in measured)), sections)
+    return Sheet(
+        "Success", title, ("family", "planner"), ("m", "n", *(METRICS.get(name).title for name in measured)), sections
+    )
 
 
 def _paired(report: dict[str, Any]) -> Sheet:
@@ -120,15 +122,19 @@ def _paired(report: dict[str, Any]) -> Sheet:
         rows = [
             (family["name"], other, m, str(by_metric[HEADLINE]["trials"]))
             + tuple(_difference(by_metric[name]) for name in COMPARED)
+            + (f"{by_metric[HEADLINE]['p_value']:.2g}",)
             for other, by_m in _compared(report, family)
             for m, by_metric in by_m.items()
         ]
         sections += [rows] if rows else []
     title = (
         f"{report['task']}: {planner_title(report['leplanner'])} in a family minus another, points, paired on the "
-        "trials that both ran. Intervals are over trials; each family was trained once"
+        f"trials that both ran, with 95 % bootstrap intervals; p of {metric_title(HEADLINE)} by McNemar's exact test. "
+        "Intervals are over trials; each family was trained once"
     )
-    return Sheet(title, ("family", "minus"), ("m", "n", *map(metric_title, COMPARED)), sections)
+    return Sheet(
+        "Paired differences", title, ("family", "minus"), ("m", "n", *map(metric_title, COMPARED), "p"), sections
+    )
 
 
 def _cost(report: dict[str, Any]) -> Sheet:
@@ -151,19 +157,9 @@ def _cost(report: dict[str, Any]) -> Sheet:
         f"(all in turns, {threads} thread{'s' if threads > 1 else ''}; {planner_title(report['leplanner'])} with the "
         f"{engines} engine{others})"
     )
-    return Sheet(title, ("family", "planner"), ("imagined", "calls", "encode ms", "plan ms", "both ms"), sections)
-
-
-def difference_lines(report: dict[str, Any]) -> list[str]:
-    """Paired differences of the headline, a line each."""
-    return [
-        f"{family['name']}, m = {m}: {planner_title(report['leplanner'])} minus {other} "
-        f"{_difference(by_metric[HEADLINE])}, "
-        f"{show_p(by_metric[HEADLINE]['p_value'])}, {by_metric[HEADLINE]['trials']} trials"
-        for family in report["families"]
-        for other, by_m in _compared(report, family)
-        for m, by_metric in by_m.items()
-    ]
+    return Sheet(
+        "Cost", title, ("family", "planner"), ("imagined", "calls", "encode ms", "plan ms", "both ms"), sections
+    )
 
 
 def _compared(report: dict[str, Any], family: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from ..artifacts import read_json
-from ..evaluation.metrics import HEADLINE
 from ..tasks import get_task
 from . import figures, picture_figures
-from .comparison import difference_lines, preset_words
+from .comparison import Sheet, comparison_tables, preset_words
 from .findings import show_p
-from .tables import Evaluation, metric_title
+from .tables import Evaluation
 
 PROFILED = ("arrival-hold", "fixed-terminal")  # variants whose arrival profiles are drawn beside each other
 Drawn = dict[str, tuple[str, Any]]  # name -> caption and figure
@@ -34,6 +34,7 @@ class Section:
     about: str
     lines: list[str]  # what the figures do not show
     drawn: Drawn
+    tables: Sequence[Sheet] = ()
 
 
 def read_section(folder: Path) -> Section | None:
@@ -108,11 +109,10 @@ def _comparison(report: dict[str, Any]) -> Section:
     figure = figures.family_comparison(report, title)
     about = (
         f"{report['trials']} trials of manifest {report['manifest'][:12]} ({report['search_trials']} of searches), "
-        f"data {report['data'][:12]}, {preset_words(report)}; the same for every family. "
-        f"Paired differences of {metric_title(HEADLINE)} success in points (95 % bootstrap interval, exact McNemar p)."
+        f"data {report['data'][:12]}, {preset_words(report)}; the same for every family."
     )
     drawn: Drawn = {f"{report['task']}_families": ("Success and time by family and planner", figure)}
-    return Section(f"{title}: world models", about, difference_lines(report), drawn)
+    return Section(f"{title}: world models", about, [], drawn, comparison_tables(report))
 
 
 def _diagnostics(folder: Path) -> Section:

@@ -115,8 +115,8 @@ def _comparison(row: MethodRow, reference: MethodRow, difference: dict[str, Any]
     else:
         text = f"{_named(one)} reached {first} of {trials} where {_named(other)} reached {second}{chance}."
     sign = 1 if one is row else -1
-    low, high = sorted(sign * 100 * difference[end] for end in ("low", "high"))
-    points = f"{sign * 100 * difference['difference']:+.1f} ({low:+.1f} to {high:+.1f})"
+    low, high = sorted(sign * 100 * difference[end] + 0.0 for end in ("low", "high"))  # + 0.0: no minus before a zero
+    points = f"{sign * 100 * difference['difference'] + 0.0:+.1f} ({low:+.1f} to {high:+.1f})"
     return Comparison(text, points, bool({one.role, other.role} & {"floor", "ceiling"}))
 
 
@@ -195,7 +195,7 @@ def _without_ours(evaluations: Sequence[Evaluation]) -> str:
             if HEADLINE in row.rates:
                 groups.setdefault(row.label, {})[number] = row
     if not groups:
-        return "Diagnostics of planners and their world models."
+        return "Planners and their world models."
     totals = {label: _total(list(rows.values())) for label, rows in groups.items()}
     shares = {label: reached / trials for label, (reached, trials) in totals.items()}
     best = max(shares, key=lambda label: shares[label])

@@ -95,6 +95,8 @@ class WorldFamily:
     adjust: Callable[[Any], Any] = lambda preset: preset  # what it changes in a preset, after the task
     # makes a frozen encoder, if the family has one: called once, before the world's own training; resumable
     pretrain: Callable[[Any, Pretraining], None] | None = None
+    # raises where something that training such a network needs is missing: long runs ask before they begin
+    check_ready: Callable[[Any], None] = lambda network: None
     about: Callable[[Any], str] = lambda network: ""  # a sentence on such a network, for the model card
     # released checkpoints, if the family has any: (source, task name, block length -> actions) ->
     # World, and (world, folder, names)

@@ -152,3 +152,11 @@ def test_what_cannot_be_loaded_is_not_remembered(plugin):
     with pytest.raises(ValueError, match="could not be loaded"):
         plugin.THINGS.find("no_such_module:TASK")
     assert plugins() == before
+
+
+def test_a_module_in_the_current_folder_is_found(tmp_path, monkeypatch):
+    """Also by the console script, whose path begins where it is installed."""
+    (tmp_path / "made_here.py").write_text("THING = 5")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(tmp_path)
+    assert load_object("made_here:THING") == 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import shutil
 from dataclasses import replace
@@ -27,12 +28,13 @@ from leplanner.pipeline.presets import get_preset
 from leplanner.pipeline.stage import silent
 from leplanner.planner.model import PlannerConfig
 from leplanner.planner.planner import Planner, planner_for
-from leplanner.report.comparison import comparison_tables, difference_lines
+from leplanner.report.comparison import comparison_tables
 from leplanner.report.page import write_page
 from leplanner.tasks import TASKS
 from leplanner.training import loop
 from leplanner.training.runtime import Runtime
 from leplanner.worlds import World, register_world
+from leplanner.worlds.dino_wm import dinov2
 from leplanner.worlds.pretraining import training_minutes
 
 FAMILIES = {"lewm": "lewm", "linear": "own_families:LINEAR"}
@@ -194,7 +196,10 @@ def test_the_figure_and_the_page_show_it(compared, tmp_path):
     report = read_json(base / "comparison" / "comparison.json")
     page = write_page([base / "comparison"], tmp_path / "page.html").read_text()
     assert "TwoRoom: world models" in page
-    assert all(line.split(":")[0] in page for line in difference_lines(report))
+    shown = html.unescape(page)
+    for sheet in comparison_tables(report):
+        assert sheet.title in shown
+        assert all(f"<td>{cell}</td>" in shown for section in sheet.sections for row in section for cell in row)
 
 
 def test_no_search_is_a_quick_look_and_more_trials_continue(compared, tmp_path, monkeypatch, capsys):
@@ -319,6 +324,33 @@ def test_a_world_of_other_data_is_refused_at_once(compared, tmp_path, capsys):
     assert not (tmp_path / "families" / "lewm").exists()
 
 
+def test_a_world_of_other_settings_is_refused_before_anything_is_trained(compared, tmp_path, capsys):
+    base, words, _ = compared
+    shutil.copytree(base / "families" / "linear", tmp_path / "families" / "linear")
+    file = tmp_path / "families" / "linear" / "world" / "config.json"
+    config = read_json(file)
+    steps = config["training"]["config"]["optim"]["steps"]
+    config["training"]["config"]["optim"]["steps"] = 2 * steps
+    file.write_text(json.dumps(config))
+    words = [*words]
+    words[words.index("--base") + 1] = str(tmp_path)
+    assert main(words) == 1
+    assert f"training.optim.steps is {2 * steps}, requested {steps}" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "families" / "lewm").exists()
+
+
+def test_weights_that_cannot_be_had_are_missed_at_once(tmp_path, capsys, monkeypatch):
+    def unreachable(source, patterns):
+        raise ValueError(f"{source} could not be fetched")
+
+    monkeypatch.setattr(dinov2, "fetch_folder", unreachable)
+    for words in (["compare", "tworoom", "--families", "dino-wm"], ["run", "tworoom", "--family", "dino-wm"]):
+        where = ["--out", str(tmp_path)] if words[0] == "run" else ["--base", str(tmp_path)]
+        assert main([*words, "--scale", "paper", *where]) == 1
+        assert "facebook/dinov2-small could not be fetched" in " ".join(capsys.readouterr().err.split())
+        assert not list(tmp_path.iterdir())
+
+
 def test_an_imported_world_is_used_as_it_is(compared, tmp_path):
     base, _, _ = compared
     (rival,) = find_rivals(TASKS["tworoom"], ["lewm"], "tiny", None, RunPaths(tmp_path))
@@ -337,10 +369,14 @@ def test_an_imported_world_is_used_as_it_is(compared, tmp_path):
 def test_outcomes_that_never_differ_have_no_interval(compared):
     report = read_json(compared[0] / "comparison" / "comparison.json")
     pair = report["families"][1]["minus_first"]["1"]["any"]
-    pair.update(difference=0.0, low=0.0, high=0.0, only_this=0, only_reference=0)
-    assert "LePlanner-reuse in lewm 0.0 (no trial differs)" in str(difference_lines(report))
-    pair.update(difference=-0.015, low=-0.025, high=-0.005, only_this=0, only_reference=3)
-    assert "-1.5 (-2.5 to -0.5)" in str(difference_lines(report))
+    for values, shown in (
+        ({"difference": 0.0, "low": 0.0, "high": 0.0, "only_this": 0, "only_reference": 0}, "0.0 (no trial differs)"),
+        ({"difference": -0.015, "low": -0.025, "high": -0.005, "only_reference": 3}, "-1.5 (-2.5 to -0.5)"),
+    ):
+        pair.update(values)
+        rows = [row for section in comparison_tables(report)[2].sections for row in section]
+        (row,) = [row for row in rows if row[:3] == ("linear", "LePlanner-reuse in lewm", "1")]
+        assert row[4] == shown
 
 
 def test_a_world_says_how_many_predictor_calls_a_rollout_takes(tiny_world, monkeypatch):

@@ -81,7 +81,7 @@ def test_the_headline_without_us_and_without_rows(read):
     ]
     assert headline([read("pusht", only("no-op"))]) == ["On PushT, no-op reached 0 of 200 goals (0 %)."]
     assert card(others) is None
-    assert headline([]) == ["Diagnostics of planners and their world models."]
+    assert headline([]) == ["Planners and their world models."]
 
 
 def test_a_card_takes_the_strongest_search_at_its_best_pace(read):

@@ -96,9 +96,8 @@ _UNUSED = ("embeddings.mask_token",)  # stands for hidden patches, in DINOv2's o
 _POSITIONS = "embeddings.position_embeddings"
 
 
-def load_dinov2(encoder: DINOv2) -> None:
-    """The released weights that its config names, strictly."""
-    config = encoder.config
+def find_dinov2(config: DINOv2Config) -> Path:
+    """The weights of the release that a config names, downloaded if need be; its settings must fit."""
     folder = fetch_folder(config.weights, ("config.json", "model.safetensors"))
     settings, file = folder / "config.json", folder / "model.safetensors"
     missing = [path.name for path in (settings, file) if not path.exists()]
@@ -108,6 +107,13 @@ def load_dinov2(encoder: DINOv2) -> None:
             "on the Hugging Face hub; other formats could run code on loading."
         )
     _check_sizes(read_json(settings), config, str(settings))
+    return file
+
+
+def load_dinov2(encoder: DINOv2) -> None:
+    """The released weights that its config names, strictly."""
+    config = encoder.config
+    file = find_dinov2(config)
     tensors = {name: t for name, t in rename(read_safetensors(file), OLD_ATTENTION).items() if name not in _UNUSED}
     if _POSITIONS in tensors:
         tensors[_POSITIONS] = _positions(tensors[_POSITIONS], config.side, str(file))

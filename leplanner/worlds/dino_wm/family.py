@@ -8,7 +8,7 @@ from typing import Any
 from ...core.config import changed
 from ..base import WorldFamily
 from ..pretraining import Pretraining
-from .dinov2 import DINOv2, DINOv2Config, load_dinov2
+from .dinov2 import DINOv2, DINOv2Config, find_dinov2, load_dinov2
 from .local import LocalConfig, train_autoencoder
 from .model import DinoWM, DinoWMConfig, DinoWMObjective
 
@@ -70,6 +70,11 @@ def make_encoder(model: DinoWM, work: Pretraining) -> None:
         train_autoencoder(model.encoder, work)
 
 
+def check_ready(network: DinoWMConfig) -> None:
+    if isinstance(network.encoder, DINOv2Config):
+        find_dinov2(network.encoder)
+
+
 def about(network: DinoWMConfig) -> str:
     encoder = network.encoder
     patches = f"{encoder.side} x {encoder.side} patches"
@@ -91,5 +96,6 @@ FAMILY = WorldFamily(
     own_planner="cem",
     adjust=_adjust,
     pretrain=make_encoder,
+    check_ready=check_ready,
     about=about,
 )
