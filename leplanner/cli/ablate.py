@@ -6,14 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from ..core.config import changed
-from ..data.cache import open_cache
-from ..density.mixture import load_density
 from ..evaluation.manifest import default_budget
-from ..pipeline.ablations import Ablation, get_variants, run_ablation
+from ..pipeline.ablations import Ablation, Run, get_variants, run_ablation
 from ..pipeline.evaluating import Draw, find_manifest
 from ..report.terminal import ablation_table
 from ..worlds import load_world
-from .options import Choice, Comma, Compute, Flat, MaybePath, Out, Output, Workers, preselect
+from .options import Choice, Comma, Compute, Flat, MaybePath, Out, Output, Workers, integers, preselect
 from .progress import bar, note
 
 
@@ -25,7 +23,7 @@ class Ablate:
     K=0, K=1, K=2. Success at the shortest and the longest replanning interval with paired tests against the reference,
     where the closed loop settles (D*), and how often plans leave the data's support. All are trained by the preset (far
     goals, perturbed starts, smoothness), but none sees the reference trajectory, which would hide what its objective
-    does by itself. Resumable; variants can be added later.
+    does by itself. Variants are trained side by side, one a worker. Resumable; variants and seeds can be added later.
 
     Example: leplanner ablate tworoom --variants "fixed-terminal,hold 0" --steps 1000
     """
@@ -37,6 +35,8 @@ class Ablate:
     """training steps of every variant"""
     variants: Comma = "all"
     """names separated by commas, or all"""
+    seeds: Comma = "0"
+    """training seeds of every variant, separated by commas; tables show means over them"""
     world: MaybePath = None
     """world folder (default: the finetuned one, from before on-policy rounds where there were any)"""
     data: MaybePath = None
@@ -65,22 +65,17 @@ class Ablate:
         preset = replace(preset, training=changed(preset.training, steps=self.steps))
         # a world finetuned on policy knows the plans of the reference and of no other variant
         first = paths.round(0) if paths.round(0).base.exists() else paths
-        world = load_world(self.choice.checked(self.world or first.latest_world))
+        folder = self.choice.checked(self.world or first.latest_world)
+        world = load_world(folder)
         out = self.out or paths.ablation
         draw = Draw(self.trials, self.seed, offset=self.offset, budget=default_budget(self.offset))
         manifest, source = find_manifest(out, task, self.data or paths.data, world.spec, draw)
         note(f"{task.name}: {self.trials} trials of manifest {manifest.digest[:12]}, {source}")
-        ablation = Ablation(
-            task,
-            world,
-            open_cache(self.latents or first.latents),
-            load_density(self.density or first.density),
-            preset,
-            manifest,
-            self.trials,
-            out,
-        )
-        runtime, executor = self.compute.runtime, self.workers.executor
-        report = run_ablation(ablation, get_variants(self.variants), runtime, executor, bar)
+        inputs = (self.latents or first.latents, self.density or first.density)
+        ablation = Ablation(task.name, preset, folder, *inputs, self.trials, out)
+        runs = [
+            Run(variant, seed) for variant in get_variants(self.variants) for seed in integers(self.seeds, "--seeds")
+        ]
+        report = run_ablation(ablation, runs, self.compute.runtime, self.workers.executor, bar)
         line = f"{out}  world {world.digest[:12]}, manifest {manifest.digest[:12]}"
         self.output.show(report | {"path": out}, ablation_table(report), line)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from ..core.registry import Registry
+from .inline import Inline
 from .processes import Processes
 
 Job = TypeVar("Job")
@@ -33,6 +34,7 @@ class ExecutorKind:
 
 EXECUTORS: Registry[ExecutorKind] = Registry("executor", "leplanner.executors")
 EXECUTORS.register(ExecutorKind("processes", Processes))
+EXECUTORS.register(ExecutorKind("inline", Inline))
 
 
 def make_executor(name: str = "processes", workers: int | None = None) -> Executor:

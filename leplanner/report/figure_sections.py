@@ -98,10 +98,12 @@ def _ablation(table: dict[str, Any]) -> Section:
             drawn[f"{table['task']}_arrival_{row['name']}"] = (f"When plans arrive: {row['name']}", profile)
     about = (
         f"{table['trials']} trials of manifest {table['manifest'][:12]}, world {table['world'][:12]}, "
-        f"{table['steps']} training steps each. Paired differences to {table['variants'][0]['name']} in points "
-        "(95 % bootstrap interval, exact McNemar p, not corrected for multiple comparisons)."
+        f"{table['steps']} training steps each. Paired differences to {table['reference']} in points (95 % bootstrap "
+        "interval; p by McNemar's exact test, over several seeds by sign flips of each trial's mean difference; not "
+        "corrected for multiple comparisons)."
     )
-    return Section(f"{name}: ablations", about, [_difference(row) for row in table["variants"][1:]], drawn)
+    others = [row for row in table["variants"] if row["name"] != table["reference"]]
+    return Section(f"{name}: ablations", about, [_difference(row) for row in others], drawn)
 
 
 def _comparison(report: dict[str, Any]) -> Section:

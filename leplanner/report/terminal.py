@@ -108,18 +108,18 @@ def ablation_table(report: dict[str, Any]) -> Table:
     replans = list(report["variants"][0]["success"])
     table = Table(title=f"{report['task']}, {report['trials']} trials, {report['steps']} training steps each")
     columns = [title for m in replans for title in (f"m = {m}", "p", "held")]
-    for title in ("variant", *columns, "D*", "off support"):
+    for title in ("variant", "seeds", *columns, "D*", "off support"):
         table.add_column(title, justify="left" if title == "variant" else "right")
     for row in report["variants"]:
         cells = []
         for m in replans:
-            p = "" if row is report["variants"][0] else f"{row['difference'][m]['p_value']:.2g}"
-            cells += [f"{100 * row['success'][m]['value']:.0f}", p, f"{100 * row['held'][m]['value']:.0f}"]
+            p = "" if row["name"] == report["reference"] else f"{row['difference'][m]['p_value']:.2g}"
+            cells += [f"{100 * row['success'][m]['value']:.1f}", p, f"{100 * row['held'][m]['value']:.1f}"]
         fixed = row["fit"]["fixed_point"]
         settles = f"{fixed:.4f}" if fixed is not None else "none"
         # without refinements nothing is kept within the data's support
         outside = f"{row['off_support']:.1%}" if row["off_support"] is not None else "none"
-        table.add_row(row["name"], *cells, settles, outside)
+        table.add_row(row["name"], str(len(row["seeds"])), *cells, settles, outside)
     return table
 
 

@@ -14,6 +14,7 @@ from ..artifacts import atomic_path
 from ..core.registry import Registry
 
 FILE = "metrics.jsonl"
+TAIL_BYTES = 1 << 16  # holds several lines
 
 
 class Logger(Protocol):
@@ -75,6 +76,17 @@ def _step_of(line: str) -> float:
         return json.loads(line)["step"]
     except (json.JSONDecodeError, KeyError):
         return math.inf
+
+
+def last_step(out: Path) -> int:
+    """How far a run is, read from the end of its log: another process may be writing it."""
+    path = out / FILE
+    if not path.exists():
+        return 0
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+        lines = file.read().decode(errors="replace").splitlines()
+    return max((int(step) for step in map(_step_of, lines[-3:]) if math.isfinite(step)), default=0)
 
 
 def scalars(metrics: Mapping[str, Any]) -> dict[str, float]:

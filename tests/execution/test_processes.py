@@ -68,5 +68,5 @@ def test_executors_are_made_by_name(monkeypatch):
     EXECUTORS.register(ExecutorKind("here", lambda workers: ("here", workers)))
     assert make_executor("here", 5) == ("here", 5)
     assert isinstance(make_executor(workers=2), Processes)
-    with pytest.raises(ValueError, match=r"Unknown executor 'cluster'\. Known: processes, here"):
+    with pytest.raises(ValueError, match=r"Unknown executor 'cluster'\. Known: processes, inline, here"):
         make_executor("cluster")

@@ -45,7 +45,10 @@ def test_variants_are_trained_run_and_compared(prepared, capsys):
     for m in ("1", "5"):
         assert reference["difference"][m]["difference"] == 0
         assert other["success"][m]["trials"] == 2
-    configs = [read_json(base / "out" / folder / "planner" / "config.json") for folder in (REFERENCE, "fixed-terminal")]
+    configs = [
+        read_json(base / "out" / folder / "seed0" / "planner" / "config.json")
+        for folder in (REFERENCE, "fixed-terminal")
+    ]
     assert [config["training"]["config"]["objective"] for config in configs] == ["arrival-hold", "fixed-terminal"]
 
 
@@ -53,7 +56,7 @@ def test_what_is_finished_is_not_repeated_and_variants_can_be_added(prepared, mo
     _, words = prepared
     assert main([*words, "--variants", "K=0", "--json"]) == 0  # the earlier ones stay
     before = json.loads(capsys.readouterr().out)
-    monkeypatch.setattr(ablations, "train_planner_shown", None)  # nothing is left to train
+    monkeypatch.setattr(ablations, "_make", lambda *job: pytest.fail("trained again"))  # nothing is left to train
     assert main([*words, "--variants", "K=0,fixed-terminal", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["variants"] == before["variants"]
     assert [row["name"] for row in before["variants"]] == [REFERENCE, "fixed-terminal", "K=0"]
@@ -64,6 +67,23 @@ def test_what_is_finished_is_not_repeated_and_variants_can_be_added(prepared, mo
     assert main(words) == 1
     assert "other settings" in capsys.readouterr().err
     assert main([*words, "--variants", "no hold"]) == 1
+
+
+def test_seeds_are_added_and_averaged(prepared, capsys):
+    base, words = prepared
+    assert main([*words, "--variants", "fixed-terminal", "--seeds", "0,1", "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["variants"]}
+    assert rows[REFERENCE]["seeds"] == [0, 1]
+    assert rows["K=0"]["seeds"] == [0]
+    for m in ("1", "5"):
+        rate = rows[REFERENCE]["success"][m]
+        outcomes = [
+            read_json(base / "out" / REFERENCE / f"seed{seed}" / "result.json")["outcomes"]["any"][m] for seed in (0, 1)
+        ]
+        assert rate["by_seed"] == [sum(won) / 2 for won in outcomes]
+        assert rate["trials"] == 4
+    first, second = (read_json(base / "out" / REFERENCE / f"seed{seed}" / "result.json") for seed in (0, 1))
+    assert first["imagined"]["profile"] != second["imagined"]["profile"]
 
 
 def test_the_table_becomes_a_figure_and_a_section(prepared, tmp_path):
