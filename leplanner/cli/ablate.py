@@ -40,7 +40,8 @@ class Ablate:
     world: MaybePath = None
     """world folder (default: the finetuned one, from before on-policy rounds where there were any)"""
     data: MaybePath = None
-    """dataset to draw trials from (default: runs/TASK/data.h5)"""
+    """dataset to draw trials from (default: the test episodes in runs/TASK/test.h5, or without those the held-out
+    episodes in runs/TASK/data.h5)"""
     latents: MaybePath = None
     """latent cache (default: runs/TASK/latents)"""
     density: MaybePath = None
@@ -69,7 +70,7 @@ class Ablate:
         world = load_world(folder)
         out = self.out or paths.ablation
         draw = Draw(self.trials, self.seed, offset=self.offset, budget=default_budget(self.offset))
-        manifest, source = find_manifest(out, task, self.data or paths.data, world.spec, draw)
+        manifest, source = find_manifest(out, task, self.data or paths.trials_data, world.spec, draw)
         note(f"{task.name}: {self.trials} trials of manifest {manifest.digest[:12]}, {source}")
         inputs = (self.latents or first.latents, self.density or first.density)
         ablation = Ablation(task.name, preset, folder, *inputs, self.trials, out)

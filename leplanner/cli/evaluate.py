@@ -74,7 +74,8 @@ class Evaluate:
     """seeds FIRST..LAST: the same controller over several draws of trials; every draw is reported"""
     data: MaybePath = None
     """draw trials from this dataset, also where the bundle brings its own (default: the bundle's trials if they are of
-    this protocol, offset, budget and seed, else drawn from runs/TASK/data.h5)"""
+    this protocol, offset, budget and seed; else drawn from the test episodes in runs/TASK/test.h5, or without those
+    from the held-out episodes in runs/TASK/data.h5)"""
     baselines: MaybePath = None
     """folder of trained baselines (default: runs/TASK/baselines)"""
     out: MaybePath = None
@@ -134,7 +135,7 @@ class Evaluate:
             evaluated = evaluate_folder(
                 task,
                 bundle,
-                self.data or paths.data,
+                self.data or paths.trials_data,
                 draw,
                 dataclasses.replace(config, seed=seed),
                 folder,

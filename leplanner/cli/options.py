@@ -148,6 +148,13 @@ def is_typed(option: str, words: Sequence[str]) -> bool:
     return any(word.partition("=")[0].replace("_", "-") == option for word in words)
 
 
+def typed(option: str, words: Sequence[str]) -> str | None:
+    """The value that was typed, the last one where there are several."""
+    pairs = zip(words, [*words[1:], ""], strict=True)
+    values = [after if word == option else word.partition("=")[2] for word, after in pairs if is_typed(option, [word])]
+    return values[-1] if values else None
+
+
 def names(text: str) -> tuple[str, ...]:
     """Those between commas; none in an empty text."""
     return tuple(name for name in text.split(",") if name)

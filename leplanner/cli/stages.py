@@ -14,7 +14,20 @@ from ..pipeline import stages
 from ..planner.model import PlannerConfig
 from ..planner.train import PlannerTrainConfig
 from ..report.terminal import arrival_table
-from .options import Choice, Comma, Compute, Flat, MaybeBundle, MaybePath, Out, Output, Workers, is_typed, preselect
+from .options import (
+    Choice,
+    Comma,
+    Compute,
+    Flat,
+    MaybeBundle,
+    MaybePath,
+    Out,
+    Output,
+    Workers,
+    is_typed,
+    preselect,
+    typed,
+)
 from .progress import bar
 
 
@@ -25,11 +38,14 @@ class Collect:
     Writes stable-worldmodel's HDF5 layout, on all cores; resumable. With --policy a planner acts instead, from rows of
     training episodes towards later ones, and its episodes are added to a copy of the data: what plans
     really did, to finetune the world on and to train the planner on. PushT also adds episodes that show
-    how a missed goal is corrected.
+    how a missed goal is corrected. With --split test it makes other episodes, in a file of their own, that only trials
+    are drawn from: nothing is trained or chosen on them.
 
     Example: leplanner collect pusht --episodes 100 --out runs/pusht/data.h5
 
     Example: leplanner collect pusht --policy runs/pusht/planner --episodes 4000
+
+    Example: leplanner collect pusht --split test
     """
 
     choice: Annotated[Choice, Flat]
@@ -40,18 +56,20 @@ class Collect:
     data: MaybePath = None
     """with --policy, the dataset to start from and to add to (default: runs/TASK/data.h5)"""
     out: MaybePath = None
-    """the file to make (default: runs/TASK/data.h5, and runs/TASK/on_policy.h5 with --policy)"""
+    """the file to make (default: runs/TASK/data.h5; runs/TASK/on_policy.h5 with --policy, runs/TASK/test.h5 with
+    --split test)"""
     output: Out = field(default_factory=Output)
 
     @staticmethod
     def default(words: list[str]) -> Collect:
         choice = preselect(words)
         preset = choice.preset
-        return Collect(choice, preset.on_policy_collect if is_typed("--policy", words) else preset.collect, Workers())
+        config = preset.test_collect if typed("--split", words) == "test" else preset.collect
+        return Collect(choice, preset.on_policy_collect if is_typed("--policy", words) else config, Workers())
 
     def run(self) -> None:
         paths = self.choice.paths
-        out = self.out or (paths.on_policy_data if self.policy else paths.data)
+        out = self.out or (paths.on_policy_data if self.policy else paths.collected(self.config.split))
         onto = (self.data or paths.data) if self.policy else None
         executor = self.workers.executor
         self.output.show_made(stages.collect_data(self.choice.spec, self.config, out, self.policy, onto, executor, bar))

@@ -9,7 +9,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import h5py
 import numpy as np
@@ -24,6 +24,8 @@ from .episodes import is_validation
 from .formats.hdf5 import GOAL_ROWS
 
 EPISODES_A_PART = 8
+STREAMS: dict[str, tuple[int, ...]] = {"train": (), "test": (1,)}  # random numbers that no other split draws
+TRAIN = {"split": "train"}  # what files from before test episodes do not say
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +42,8 @@ class CollectConfig:
     """episode i is a function of (seed, i)"""
     native_visuals: bool = False
     """draw as released datasets do: shadows, four samples a pixel"""
+    split: Literal["train", "test"] = "train"
+    """train; or test: other episodes, that only trials are drawn from"""
 
     def __post_init__(self) -> None:
         if self.steps % self.every or min(self.episodes, self.steps, self.every, self.size) < 1:
@@ -66,7 +70,7 @@ def run_episode(
     task: Task, sim: Any, config: CollectConfig, index: int, collector: Collector | None = None
 ) -> dict[str, Array]:
     """One episode, a function of (seed, index) alone. The reset frame is the first row; the last row has no action."""
-    rng = np.random.default_rng([config.seed, index])
+    rng = np.random.default_rng([config.seed, index, *STREAMS[config.split]])
     sim.start(rng)
     behavior, goal_rows = collector.begin(sim, rng) if collector else (task.behavior(sim, rng), (-1, -1))
     rows = config.steps // config.every + 1
@@ -144,7 +148,7 @@ def _collect_parts(
     # parts of a shorter run with the same settings are reused, whatever number of episodes it was for
     settings = {key: value for key, value in identity.items() if key != "episodes"} | {"leplanner": __version__}
     settings["visuals"] = _visuals(task, config)
-    if (folder / "config.json").exists() and read_json(folder / "config.json") != settings:
+    if (folder / "config.json").exists() and TRAIN | read_json(folder / "config.json") != settings:
         raise ValueError(
             f"{folder} holds parts of a collection with other settings ({read_json(folder / 'config.json')}). "
             "Finish it with those, choose another --out, or delete the folder."
@@ -176,7 +180,7 @@ def _part_is_whole(folder: Path, part: int, config: CollectConfig) -> bool:
 def _check_same(out: Path, expected: dict[str, Any]) -> None:
     with h5py.File(out, "r") as file:
         actual = json.loads(file.attrs.get("leplanner", "{}")).get("config")
-    if actual != expected:
+    if actual is None or TRAIN | actual != expected:
         raise ValueError(
             f"{out} exists and was made otherwise ({actual}). Requested: {expected}. Choose another --out or delete it."
         )

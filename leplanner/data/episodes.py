@@ -53,6 +53,11 @@ class Episodes:
         return len(self.actions)
 
     @property
+    def for_trials_only(self) -> bool:
+        """Test episodes: nothing is trained or chosen on them."""
+        return self.meta.get("config", {}).get("split") == "test"
+
+    @property
     def by_planner(self) -> Array:
         """(E,) bool: episodes that a planner steered towards a goal."""
         return np.zeros(len(self.starts), bool) if self.goal_rows is None else self.goal_rows[:, 1] >= 0
@@ -85,6 +90,11 @@ def is_validation(ids: Array, share: float = 0.05) -> Array:
 
 def split(episodes: Episodes, share: float = 0.05) -> tuple[Array, Array]:
     """Indices of the training and of the validation episodes."""
+    if episodes.for_trials_only:
+        raise ValueError(
+            f"These {len(episodes.starts)} episodes are a test set, which nothing is trained or chosen on: only trials "
+            "are drawn from it. Give the dataset for training (leplanner collect TASK)."
+        )
     held_out = is_validation(episodes.ids, share)
     if held_out.all() or not held_out.any():
         raise ValueError(
@@ -92,6 +102,11 @@ def split(episodes: Episodes, share: float = 0.05) -> tuple[Array, Array]:
             "side empty. An episode's own id decides, so more episodes are the cure: collect at least 20."
         )
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
+
+
+def episodes_for_trials(episodes: Episodes) -> Array:
+    """Indices of the episodes that nothing was trained on: all of a test set; else the validation episodes."""
+    return np.arange(len(episodes.starts)) if episodes.for_trials_only else split(episodes)[1]
 
 
 def action_statistics(episodes: Episodes, train: Array) -> tuple[Array, Array]:

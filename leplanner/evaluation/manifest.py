@@ -15,7 +15,7 @@ import numpy as np
 from ..artifacts import digest_json, read_json, write_json
 from ..core.actions import Array
 from ..core.registry import match_name
-from ..data.episodes import Episodes, split
+from ..data.episodes import Episodes, episodes_for_trials
 from ..tasks import Task
 from ..tasks.spec import Simulator
 
@@ -73,8 +73,8 @@ def draw_manifest(
     context: int,
     simulator: Callable[[], Simulator] | None = None,  # for nontrivial: tries whether the no-op policy succeeds
 ) -> Manifest:
-    """official: from all episodes; heldout: from validation episodes; nontrivial: those, without pairs that are solved
-    at the start or by the no-op policy."""
+    """official: from all episodes; heldout: from test or validation episodes; nontrivial: those, without pairs that are
+    solved at the start or by the no-op policy."""
     protocol = match_name("protocol", protocol, PROTOCOLS)
     if episodes.states is None:
         raise ValueError("Trials need the physical state, but the dataset has no 'state' column.")
@@ -90,7 +90,7 @@ def draw_manifest(
             f"--budget of {offset} or more, or for a shorter --offset."
         )
     ahead = offset // episodes.steps_per_row
-    chosen = np.arange(len(episodes.starts)) if protocol == "official" else split(episodes)[1]
+    chosen = np.arange(len(episodes.starts)) if protocol == "official" else episodes_for_trials(episodes)
     rows = episodes.episode_rows(chosen, ahead=ahead)  # a goal beyond its episode's end is no trial
     rows = np.random.default_rng(seed).permutation(rows)
     sim = simulator() if protocol == "nontrivial" and simulator is not None else None

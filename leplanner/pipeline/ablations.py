@@ -81,6 +81,10 @@ VARIANTS = {
         Variant("fixed-terminal path", {"objective": "fixed-terminal", "path_weight": PATH_WEIGHT}),
         Variant("fixed-terminal", {"objective": "fixed-terminal", "path_weight": 0.0}),  # alpha = 0
         Variant("no support", {"support_weight": 0.0}),
+        Variant(
+            "fixed-terminal path no support",  # of the objective that the paper started from
+            {"objective": "fixed-terminal", "path_weight": PATH_WEIGHT, "support_weight": 0.0},
+        ),
         Variant("K=0", planner={"refinements": 0}),
         Variant("K=1", planner={"refinements": 1}),
         Variant("K=2", planner={"refinements": 2}),
@@ -247,6 +251,11 @@ def _make(ablation: Ablation, runtime: Runtime, threads: int, run: Run) -> None:
         "imagined": dataclasses.asdict(imagined),
         "executed": dataclasses.asdict(loop),
         "step_sizes": [float(eta) for eta in planner.model.eta.sigmoid()],
+        "losses": {
+            name: value
+            for name, value in read_artifact(folder / "planner", "bundle")["training"]["metrics"].items()
+            if name in ("loss", "objective", "support")
+        },
         "minutes": training_minutes(folder / "planner"),
     }
     write_json(folder / RESULT, result)

@@ -45,7 +45,7 @@ from ..worlds.finetune import rollout_errors
 from ..worlds.pretraining import training_minutes
 from ..worlds.validate import probe_latents
 from .evaluating import Draw, Evaluated, evaluate_folder, find_manifest, grow_manifest
-from .learning import collect, learn, train_world
+from .learning import collect, collect_test, learn, train_world
 from .own_planner import check_own_planner, own_methods, own_planner
 from .paths import RunPaths
 from .presets import Preset, get_preset
@@ -59,7 +59,7 @@ PROBE_ROWS = 16_000
 class CompareOptions:
     """What a comparison is told besides its presets."""
 
-    data: Path | None = None  # a dataset to use instead of collecting one
+    data: Path | None = None  # a dataset to use instead of collecting one; trials are then from its held-out episodes
     trials: int = 200
     search_trials: int = 50  # of own planners that search with the shared budget; 0: none of them
     offset: int = 25
@@ -122,22 +122,27 @@ def run_comparison(
 ) -> dict[str, Any]:
     """Resumable; families can be added later. Returns and keeps OUT/comparison.json, with its tables and figure."""
     _check(rivals, options)
+    preset = rivals[0].preset
     runtime, data = runtime or Runtime(), options.data or paths.data
+    drawn_from = options.data or paths.test_data
     if options.data is None:
-        gather = collect(task, rivals[0].preset, data, executor, show)
-        run_stages([gather], paths.minutes, lambda number, stage: on_stage(stage.name))
-    manifest = _shared_trials(task, data, out, options)
-    _check_worlds(rivals, manifest.data_digest, data)
+        gather = [
+            collect(task, preset, data, executor, show),
+            collect_test(task, preset, drawn_from, executor, show),
+        ]
+        run_stages(gather, paths.minutes, lambda number, stage: on_stage(stage.name))
+    manifest = _shared_trials(task, drawn_from, out, options)
+    digest = open_episodes(data, task, in_memory=False).digest
+    _check_worlds(rivals, digest, data)
     evaluated: list[Evaluated] = []
     for rival in rivals:
         plan = rival.stages(task, data, runtime, show)
         run_stages(plan, rival.paths.minutes, lambda number, stage, name=rival.name: on_stage(f"{name}: {stage.name}"))
         on_stage(f"{rival.name}: evaluate")
-        evaluated.append(_evaluate(task, rival, data, out, manifest, options, executor, show))
+        evaluated.append(_evaluate(task, rival, drawn_from, out, manifest, options, executor, show))
     on_stage("compare")
     families = [_family(task, rival, one) for rival, one in zip(rivals, evaluated, strict=True)]
     groups = [_groups(one.rows) for one in evaluated]
-    preset = rivals[0].preset
     ours = preset.controller
     for family, mine in zip(families, groups, strict=True):
         family["minus_own"] = _differences(mine, ours, mine, family["own_planner"], family["replans"])
@@ -147,7 +152,8 @@ def run_comparison(
         "scale": preset.scale,
         "recipe": preset.recipe,
         "effort": preset.effort,
-        "data": manifest.data_digest,
+        "data": digest,
+        "trials_from": manifest.data_digest,
         "manifest": manifest.digest,
         "protocol": manifest.protocol,
         "offset": manifest.offset,
@@ -161,7 +167,7 @@ def run_comparison(
         "families": families,
         "latency": _latency(rivals, options, manifest),
         "command": command_line(),
-        "provenance": provenance(manifest=manifest.digest, data=manifest.data_digest),
+        "provenance": provenance(manifest=manifest.digest, data=digest),
     }
     write_json(out / "comparison.json", report)
     with atomic_path(out / "table.md") as temporary:

@@ -4,6 +4,7 @@ comparison."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ..execution.executor import Executor
@@ -31,6 +32,11 @@ def collect(task: Task, preset: Preset, data: Path, executor: Executor | None, s
     )
 
 
+def collect_test(task: Task, preset: Preset, data: Path, executor: Executor | None, show: Show) -> Stage:
+    run = partial(stages.collect_data, task, preset.test_collect, data, None, None, executor, show)
+    return Stage("collect test episodes", (), data, run)
+
+
 def train_world(task: Task, preset: Preset, data: Path, world: Path, runtime: Runtime, show: Show) -> Stage:
     network = (preset.family, preset.network, preset.objective, preset.world)
     return Stage(
@@ -41,23 +47,23 @@ def train_world(task: Task, preset: Preset, data: Path, world: Path, runtime: Ru
     )
 
 
-def learn(
+def prepare(
     task: Task,
     preset: Preset,
     world: Path,
     data: Path,
     folder: RunPaths,
     finetunes: bool,
-    earlier: RunPaths | None,  # where the planner that collected and its latents are
-    suffix: str,
     runtime: Runtime,
     show: Show,
-) -> Learned:
+    earlier: RunPaths | None = None,  # where the planner that collected and its latents are
+    suffix: str = "",
+) -> list[Stage]:
+    """All that a planner is trained with: latents, the finetuned world, a density."""
     used = folder.finetuned if finetunes else world
-    latents, density, planner = folder.latents, folder.density, folder.planner
-    known, init = (earlier.latents, earlier.planner) if earlier else (None, None)
+    latents, density = folder.latents, folder.density
+    known = earlier.latents if earlier else None
     finetune = preset.on_policy_finetune if earlier else preset.finetune
-    training = preset.on_policy_training if earlier else preset.training
     plan = [
         Stage(
             "cache" + suffix,
@@ -75,13 +81,35 @@ def learn(
                 lambda: stages.finetune(task, world, latents, finetune, used, runtime, show),
             )
         )
-    plan += [
+    plan.append(
         Stage(
             "density" + suffix,
             (used, latents),
             density,
             lambda: stages.fit_density(task, used, latents, preset.density, density, runtime, show),
-        ),
+        )
+    )
+    return plan
+
+
+def learn(
+    task: Task,
+    preset: Preset,
+    world: Path,
+    data: Path,
+    folder: RunPaths,
+    finetunes: bool,
+    earlier: RunPaths | None,  # where the planner that collected and its latents are
+    suffix: str,
+    runtime: Runtime,
+    show: Show,
+) -> Learned:
+    used = folder.finetuned if finetunes else world
+    latents, density, planner = folder.latents, folder.density, folder.planner
+    init = earlier.planner if earlier else None
+    training = preset.on_policy_training if earlier else preset.training
+    plan = prepare(task, preset, world, data, folder, finetunes, runtime, show, earlier, suffix)
+    plan.append(
         Stage(
             "train planner" + suffix,
             (used, latents, density),
@@ -89,7 +117,7 @@ def learn(
             lambda: stages.make_planner(
                 task, used, latents, density, preset.planner, training, planner, runtime, init, show
             ),
-        ),
-    ]
+        )
+    )
     parts = {"Finetuned predictor" + suffix: used} if finetunes else {}
     return Learned(plan, parts | {"Density" + suffix: density, "Planner" + suffix: planner}, used)

@@ -26,6 +26,18 @@ class RunPaths:
         return self.base / "data.h5"
 
     @property
+    def test_data(self) -> Path:
+        return self.base / "test.h5"
+
+    def collected(self, split: str) -> Path:
+        return {"train": self.data, "test": self.test_data}[split]
+
+    @property
+    def trials_data(self) -> Path:
+        """What trials are drawn from: test episodes where they were collected, else what holds validation episodes."""
+        return self.test_data if self.test_data.exists() else self.data
+
+    @property
     def on_policy_data(self) -> Path:
         """The data with what a planner collected."""
         return self.base / "on_policy.h5"

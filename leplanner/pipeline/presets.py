@@ -28,6 +28,7 @@ from ..worlds.finetune import FinetuneConfig
 from ..worlds.train import WorldTrainConfig
 
 TRAININGS = ("world", "finetune", "density", "training", "baselines", "decoder")  # what a preset trains
+TEST_EPISODES = 400
 BLOCK = 5  # f: environment actions in a block, unless a world says otherwise
 
 
@@ -77,6 +78,11 @@ class Preset:
             self.on_policy, finetune_steps=share(self.on_policy.finetune_steps), steps=share(self.on_policy.steps)
         )
         return replace(self, **shorter, on_policy=rounds, effort=effort * self.effort)
+
+    @property
+    def test_collect(self) -> CollectConfig:
+        """Episodes that only trials are drawn from."""
+        return replace(self.collect, episodes=min(TEST_EPISODES, self.collect.episodes), split="test")
 
     @property
     def on_policy_training(self) -> PlannerTrainConfig:

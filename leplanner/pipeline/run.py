@@ -14,7 +14,7 @@ from ..artifacts import is_whole
 from ..control.methods import SearchBudget
 from ..data.collect import check_continues
 from ..data.formats import open_episodes
-from ..evaluation.manifest import default_budget
+from ..evaluation.manifest import default_budget, load_manifest
 from ..evaluation.runner import EvaluationConfig
 from ..execution.executor import Executor
 from ..planner.train import pick_step_engine
@@ -25,8 +25,8 @@ from ..training.runtime import Runtime
 from ..worlds import FAMILIES, load_world
 from . import stages
 from .bundle import make_bundle
-from .evaluating import Draw, evaluate_folder
-from .learning import collect, learn, train_world
+from .evaluating import MANIFEST, Draw, evaluate_folder
+from .learning import collect, collect_test, learn, train_world
 from .own_planner import check_own_planner, own_methods
 from .paths import RunPaths
 from .presets import Preset
@@ -60,9 +60,11 @@ def plan_run(
     runtime = runtime or Runtime()
     _check(task, preset, paths, options)
     data = options.data or paths.data
+    trials = options.data or paths.test_data  # of a given dataset, its held-out episodes
     plan: list[Stage] = []
     if options.data is None:
         plan.append(collect(task, preset, data, executor, show))
+        plan.append(collect_test(task, preset, trials, executor, show))
     if options.world is not None:
         source = options.world
         plan.append(
@@ -99,7 +101,7 @@ def plan_run(
         stages=parts,
         on_policy=tuple(files[1:]),
     )
-    return [*plan, *_measured(task, preset, paths, world, data, options, making, runtime, executor, show)]
+    return [*plan, *_measured(task, preset, paths, world, data, trials, options, making, runtime, executor, show)]
 
 
 def _collect_on_policy(
@@ -124,6 +126,7 @@ def _measured(
     paths: RunPaths,
     world: Path,
     data: Path,
+    trials: Path,
     options: RunOptions,
     making: Making,
     runtime: Runtime,
@@ -151,13 +154,18 @@ def _measured(
         )
         draw = Draw(options.trials, offset=options.offset, budget=default_budget(options.offset))
         evaluated = evaluate_folder(
-            task, paths.planner, data, draw, config, paths.measured, paths.baselines, None, executor, show
+            task, paths.planner, trials, draw, config, paths.measured, paths.baselines, None, executor, show
         )
         evaluated.require_all()
         return Made(paths.measured, f"manifest {evaluated.manifest.digest[:12]}", evaluated.report)
 
     def bundle() -> Made:
-        made = make_bundle(paths.planner, paths.measured, data, making, paths.bundle)
+        drawn_from = open_episodes(trials, task, in_memory=False)
+        tested = (
+            drawn_from.for_trials_only and load_manifest(paths.measured / MANIFEST).data_digest == drawn_from.digest
+        )
+        told = replace(making, test_episodes=len(drawn_from.starts) if tested else 0)
+        made = make_bundle(paths.planner, paths.measured, data, told, paths.bundle)
         size = sum(path.stat().st_size for path in made.iterdir())
         return Made(made, f"{size / 1e6:.1f} MB", {"bytes": size})
 
@@ -170,7 +178,7 @@ def _measured(
                 task, ("gcidm",), load_world(world), paths.latents, preset.baselines, paths.baselines, runtime, show
             ),
         ),
-        Stage("evaluate", (paths.planner, data, paths.baselines), paths.measured, measure),
+        Stage("evaluate", (paths.planner, trials, paths.baselines), paths.measured, measure),
         Stage("bundle", (paths.planner, paths.measured), paths.bundle, bundle),
         Stage("report", (paths.measured,), paths.report, lambda: Made(write_page([paths.measured], paths.report), "")),
     ]

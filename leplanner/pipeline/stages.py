@@ -80,6 +80,8 @@ def collect_data(
     are added to those of `onto`."""
     if (policy is None) != (onto is None):
         raise ValueError("A planner's episodes start from rows of a dataset, and are added to it: give both.")
+    if policy is not None and config.split == "test":
+        raise ValueError("A planner's episodes are for training; test episodes are collected with the behavior policy.")
     collector = OnPolicyCollector(str(find_bundle(policy)), onto) if policy is not None and onto is not None else None
     with show(f"collect {task.name}", "frames") as update:
         collect(task, config, out, executor, update, collector, onto)

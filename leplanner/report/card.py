@@ -29,6 +29,7 @@ class Making:
     data: Path
     stages: dict[str, Path]  # title -> folder of a trained part, in order
     on_policy: tuple[Path, ...] = ()  # the data with what earlier planners collected, in order
+    test_episodes: int = 0  # that the trials were drawn from; 0: they are from the data's held-out episodes
 
 
 def model_card(bundle: Path, evaluation: Path, making: Making) -> str:
@@ -67,7 +68,7 @@ def model_card(bundle: Path, evaluation: Path, making: Making) -> str:
         "",
         "## Limits",
         "",
-        *(f"- {line}" for line in _limits(config)),
+        *(f"- {line}" for line in _limits(config, making)),
         "",
     ]
     return "\n".join(lines)
@@ -170,7 +171,13 @@ def _arrival(config: dict[str, Any]) -> str:
     return f"Imagined distance to the goal on arrival, on held-out problems: {share:.2%} of the distance at the start."
 
 
-def _limits(config: dict[str, Any]) -> list[str]:
+def _limits(config: dict[str, Any], making: Making) -> list[str]:
+    trials = (
+        f"Trials are drawn from {making.test_episodes} test episodes, which nothing was trained or chosen on."
+        if making.test_episodes
+        else "Held-out episodes selected the checkpoint and provide the trials: they are validation data, not a test "
+        "set."
+    )
     grounded = (
         "The world model was trained with an auxiliary linear head that predicts the simulator's state from latents. "
         "The head is not part of the bundle, and the planner sees pixels only."
@@ -183,7 +190,7 @@ def _limits(config: dict[str, Any]) -> list[str]:
         *([grounded] if config["world"]["grounded"] else []),
         *([tracking] if config["training"]["config"].get("tracking_weight") else []),
         "It was tested on states like those of its data, with one camera, lighting and frame size, and no others.",
-        "Held-out episodes selected the checkpoint and provide the trials: they are validation data, not a test set.",
+        trials,
         "One training seed.",
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -15,10 +16,11 @@ import pytest
 from support import action_spec, synthetic_episodes
 
 from leplanner.data.collect import CollectConfig, collect
-from leplanner.data.episodes import action_statistics, is_validation, split
+from leplanner.data.episodes import action_statistics, episodes_for_trials, is_validation, split
 from leplanner.data.formats import open_episodes
 from leplanner.data.windows import WorldWindows
 from leplanner.execution.executor import make_executor
+from leplanner.execution.inline import Inline
 from leplanner.tasks import TASKS
 from leplanner.tasks.swm_runtime import import_swm
 
@@ -238,3 +240,32 @@ def test_every_task_collects_through_worker_processes(name, tmp_path):
     assert episodes.rows == 10 * 5
     again = collect(task, config, tmp_path / "again.h5", make_executor(workers=1))
     assert open_episodes(again, task).digest == episodes.digest
+
+
+def test_test_episodes_are_others_and_only_for_trials(tworoom, tmp_path):
+    config = CollectConfig(episodes=4, steps=40, size=32, seed=3, split="test")
+    path = collect(TWOROOM, config, tmp_path / "test.h5", Inline())
+    test = open_episodes(path, TWOROOM)
+    assert test.for_trials_only
+    assert not tworoom.for_trials_only
+    same = tworoom.episode_rows(np.arange(4))  # of the same seed and numbers
+    assert test.states.shape == tworoom.states[same].shape
+    assert not np.isclose(test.states[test.starts], tworoom.states[tworoom.starts[:4]]).all(axis=1).any()
+    assert np.array_equal(episodes_for_trials(test), np.arange(4))
+    assert np.array_equal(episodes_for_trials(tworoom), split(tworoom)[1])
+    with pytest.raises(ValueError, match="test set, which nothing is trained or chosen on"):
+        split(test)
+    with pytest.raises(ValueError, match="made otherwise"):
+        collect(TWOROOM, replace(config, split="train"), path, Inline())
+
+
+def test_a_file_from_before_test_episodes_is_one_of_training(tmp_path):
+    config = CollectConfig(episodes=2, steps=10, size=32)
+    path = collect(TWOROOM, config, tmp_path / "data.h5", Inline())
+    with h5py.File(path, "r+") as file:
+        about = json.loads(file.attrs["leplanner"])
+        del about["config"]["split"]
+        file.attrs["leplanner"] = json.dumps(about)
+    assert collect(TWOROOM, config, path, Inline()) == path
+    with pytest.raises(ValueError, match="made otherwise"):
+        collect(TWOROOM, replace(config, split="test"), path, Inline())

@@ -34,7 +34,7 @@ def test_every_artifact_lies_below_one_folder():
     paths = RunPaths.of(task, Path("elsewhere"))
     values = {name: getattr(paths, name) for name, kind in vars(RunPaths).items() if isinstance(kind, property)}
     assert all(path.parent == Path("elsewhere") for path in values.values())
-    distinct = {name: path for name, path in values.items() if name != "latest_world"}
+    distinct = {name: path for name, path in values.items() if name not in ("latest_world", "trials_data")}
     assert len(set(distinct.values())) == len(distinct)
     assert paths.round(1).planner == Path("elsewhere", "round-1", "planner")
     assert paths.evaluation("heldout", 15, 3) == Path("elsewhere", "evaluation", "heldout-15-3")
