@@ -30,6 +30,7 @@ from .options import (
     Workers,
     integers,
     preselect,
+    span,
 )
 from .progress import bar, errors, note
 
@@ -110,7 +111,7 @@ class Evaluate:
                 f"--trials and --search-trials must be at least 1; got {self.trials} and {self.search_trials}. Leave "
                 "searches out of --methods instead."
             )
-        seeds = _draws(self.draws) if self.draws else [self.seed]
+        seeds = span(self.draws, "--draws") if self.draws else [self.seed]
         bundle = self.choice.checked(paths.latest_bundle(task, self.bundle))
         horizon = load_bundle(bundle).model.config.horizon
         config = EvaluationConfig(
@@ -168,13 +169,3 @@ class Evaluate:
             again = "run the same command to try them again."
             errors.print(f"{broken} trials raised and count for no method; {again}", style="red")
         return 1 if broken else 0
-
-
-def _draws(text: str) -> list[int]:
-    try:
-        first, last = (int(part) for part in text.split(".."))
-    except ValueError:
-        raise ValueError(f"--draws takes FIRST..LAST, such as 43..53; got {text!r}.") from None
-    if first > last:
-        raise ValueError(f"--draws takes FIRST..LAST, the first not after the last; got {text!r}.")
-    return list(range(first, last + 1))

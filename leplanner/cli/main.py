@@ -37,6 +37,7 @@ GROUPS = {
         "diagnose": "diagnose:Diagnose",
         "ablate": "ablate:Ablate",
         "compare": "compare:Compare",
+        "reproduce": "reproduce:Reproduce",
         "world probe": "world:WorldProbe",
         "bench plan": "bench:BenchPlan",
         "bench world": "bench:BenchWorld",

@@ -172,3 +172,14 @@ def integers(text: str, option: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise ValueError(f"{option} takes integers separated by commas; got {text!r}.") from None
+
+
+def span(text: str, option: str) -> tuple[int, ...]:
+    """FIRST..LAST, both included."""
+    try:
+        first, last = (int(part) for part in text.split(".."))
+    except ValueError:
+        raise ValueError(f"{option} takes FIRST..LAST, such as 43..53; got {text!r}.") from None
+    if first > last:
+        raise ValueError(f"{option} takes FIRST..LAST, the first not after the last; got {text!r}.")
+    return tuple(range(first, last + 1))

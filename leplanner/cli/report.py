@@ -23,7 +23,8 @@ class Report:
     """
 
     runs: Annotated[tuple[Path, ...], Positional, arg(metavar="FOLDER ...")]
-    """folders that `leplanner evaluate`, `diagnose`, `ablate` or `compare` made; videos are there with --videos N"""
+    """folders that `leplanner evaluate`, `diagnose`, `ablate`, `compare` or `reproduce` made; videos are there with
+    --videos N"""
     out: MaybePath = None
     """the page to write (default: report.html in the first folder)"""
     figures: MaybePath = None

@@ -68,6 +68,7 @@ class TrialRow:
     encode_ms: float | None = None  # median a decision
     plan_ms: float | None = None
     environment_ms: float | None = None  # stepping and rendering, the whole trial
+    seconds: float | None = None  # the whole episode, from its first frame to its last action
     error: str | None = None  # why the trial could not be run; it then counts for no method
 
 
@@ -97,7 +98,7 @@ def run_trial(
     camera = Camera(task, sim, goal, manifest.budget) if recorded else None
     sim.set_state(start)
     states = [sim.state()]
-    spent = 0.0
+    spent, started = 0.0, time.perf_counter()
     if camera:
         camera.capture(0)
     for _ in range(manifest.budget):
@@ -111,6 +112,7 @@ def run_trial(
         states.append(sim.state())
         if camera:
             camera.capture(len(states) - 1)
+    seconds = time.perf_counter() - started
     decisions = controller.decisions
     visited = np.stack(states)
     transitions = sum(decision.transitions for decision in decisions)
@@ -124,6 +126,7 @@ def run_trial(
         "encode_ms": float(np.median([decision.encode_ms for decision in decisions])),
         "plan_ms": float(np.median([decision.plan_ms for decision in decisions])),
         "environment_ms": 1e3 * spent,
+        "seconds": None if camera else seconds,  # a camera takes time of its own
     }
     if camera is None:
         return result, None

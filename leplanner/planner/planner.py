@@ -73,6 +73,8 @@ class Planner:
 
     def warm_up(self) -> None:
         """Build the engine now, so that no decision is timed with it."""
+        size = self.world.spec.frame_size
+        self.encode(np.zeros((1, size, size, 3), np.uint8))
         problem = random_problem(self.model, next(self.model.parameters()).device)
         self.imagine(problem, self.plan(problem).blocks)
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,39 +10,26 @@ import numpy as np
 from ..artifacts import read_json
 from ..tasks import get_task
 from . import figures, picture_figures
-from .comparison import Sheet, comparison_tables, preset_words
+from .comparison import comparison_tables, preset_words
 from .findings import show_p
+from .reproduction import CONTENTS, reproduction_sections
+from .sections import Drawn, Section
 from .tables import Evaluation
 
 PROFILED = ("arrival-hold", "fixed-terminal")  # variants whose arrival profiles are drawn beside each other
-Drawn = dict[str, tuple[str, Any]]  # name -> caption and figure
 
 
-@dataclass(frozen=True)
-class Picture:
-    caption: str
-    svg: str  # an element to stand in the page, in the page's own colors
-    wide: bool = False
-
-
-@dataclass(frozen=True)
-class Section:
-    title: str
-    about: str
-    lines: list[str]  # what the figures do not show
-    drawn: Drawn
-    tables: Sequence[Sheet] = ()
-
-
-def read_section(folder: Path) -> Section | None:
-    """Of a folder that is no evaluation."""
+def read_sections(folder: Path) -> list[Section]:
+    """Of a folder that is no evaluation; none of one that is."""
+    if (folder / CONTENTS).exists():
+        return reproduction_sections(folder)
     if (folder / "ablation.json").exists():
-        return _ablation(read_json(folder / "ablation.json"))
+        return [_ablation(read_json(folder / "ablation.json"))]
     if (folder / "comparison.json").exists():
-        return _comparison(read_json(folder / "comparison.json"))
+        return [_comparison(read_json(folder / "comparison.json"))]
     if (folder / "imagined.json").exists():
-        return _diagnostics(folder)
-    return None
+        return [_diagnostics(folder)]
+    return []
 
 
 def reach_section(evaluations: list[Evaluation]) -> Section:
@@ -59,25 +43,6 @@ def reach_section(evaluations: list[Evaluation]) -> Section:
         [],
         {f"{task.name}_reach": ("Success by distance of the goal", figure)},
     )
-
-
-def to_pictures(drawn: Drawn, number: int, folder: Path | None) -> list[Picture]:
-    """Figures as elements of section `number`; also kept in `folder`, as SVG and PNG."""
-    pictures = []
-    for name, (caption, figure) in drawn.items():
-        if folder is not None:
-            figures.save(figure, folder, f"{number}_{name}")
-        svg = inline(figures.rendered(figure, "svg").decode(), f"f{number}-{name}-")
-        pictures.append(Picture(caption, svg, figure.get_figwidth() > figures.COLUMN_IN))
-    return pictures
-
-
-def inline(svg: str, prefix: str) -> str:
-    """An SVG file as an element: ink and paper are the page's, so that the dark suits it too, and ids are unique."""
-    element = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.S)
-    element = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}", element)
-    element = element.replace("#000000", "currentColor").replace("#ffffff", "var(--surface)")
-    return element.replace("<svg", '<svg aria-hidden="true"', 1)
 
 
 def _difference(row: dict[str, Any]) -> str:

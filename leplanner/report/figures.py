@@ -46,13 +46,13 @@ def styled(draw: Callable[..., Any]) -> Callable[..., Any]:
 @styled
 def success(evaluation: Evaluation, title: str) -> Any:
     """Any-time success of every method with its 95 % Wilson interval; hollow where it was held for the last steps."""
-    figure, axes = _new(COLUMN_IN, 0.9 + 0.22 * len(evaluation.methods))
+    figure, axes = new_axes(COLUMN_IN, 0.9 + 0.22 * len(evaluation.methods))
     drawn = [(name, offset) for name, offset in ((HEADLINE, -0.13), (HELD, 0.13)) if name in evaluation.metrics]
     for place, row in enumerate(evaluation.methods):
         for name, offset in drawn:
             if name in row.rates:
                 fill = row.color if name == HEADLINE else "white"
-                _interval(axes, row.rates[name], place + offset, row.color, fill)
+                draw_interval(axes, row.rates[name], place + offset, row.color, fill)
     axes.set_yticks(range(len(evaluation.methods)), [row.label for row in evaluation.methods])
     axes.invert_yaxis()
     axes.set_xlim(-3, 103)
@@ -68,7 +68,7 @@ def success(evaluation: Evaluation, title: str) -> Any:
 @styled
 def cost(evaluation: Evaluation, title: str) -> Any:
     """Predictor transitions and milliseconds of one plan, on logarithmic axes; without methods that imagine nothing."""
-    figure, axes = _new(COLUMN_IN, 2.2)
+    figure, axes = new_axes(COLUMN_IN, 2.2)
     shown: dict[str, tuple[float, float]] = {}
     for row in evaluation.methods:
         if row.costs["transitions"] >= 1 and row.title not in shown:
@@ -90,10 +90,11 @@ def cost(evaluation: Evaluation, title: str) -> Any:
 
 @styled
 def arrival_profiles(imagined: dict[str, Any], title: str) -> Any:
-    """Distance to the goal after each block, one line for each block q at which the data was there; q is marked."""
+    """Distance to the goal after each block, one line for each block q at which the data was there. q is marked, and
+    where the line is lowest."""
     import matplotlib
 
-    figure, axes = _new(COLUMN_IN, 2.3)
+    figure, axes = new_axes(COLUMN_IN, 2.3)
     shades = matplotlib.colormaps["viridis"]
     rows = [(q, row) for q, row in enumerate(imagined["profile"], start=1) if row is not None]
     for q, row in rows:
@@ -101,9 +102,11 @@ def arrival_profiles(imagined: dict[str, Any], title: str) -> Any:
         shares = [100 * value / imagined["start"] for value in row]
         axes.plot(range(1, len(row) + 1), shares, color=color, label=f"q = {q}")
         axes.plot([q], [shares[q - 1]], "o", color=color, ms=5)
+        lowest = shares.index(min(shares))
+        axes.plot([lowest + 1], [shares[lowest]], "o", color=color, mfc="none", ms=9, mew=0.8)
     axes.set_yscale("log")
     axes.set_xticks(range(1, len(imagined["profile"]) + 1))
-    axes.set_xlabel("block of the plan (dot: when the data arrived)")
+    axes.set_xlabel("block of the plan (dot: when the data arrived; ring: minimum)")
     axes.set_ylabel("distance, % of the start")
     axes.legend(ncols=2)
     axes.set_title(title)
@@ -113,7 +116,7 @@ def arrival_profiles(imagined: dict[str, Any], title: str) -> Any:
 @styled
 def refinement_depth(imagined: dict[str, Any], title: str) -> Any:
     """Terminal and arrival distance after k refinements; what lies beyond the trained depth is shaded."""
-    figure, axes = _new(COLUMN_IN, 2.2)
+    figure, axes = new_axes(COLUMN_IN, 2.2)
     rows, trained = imagined["depth"], imagined["trained_depth"]
     k = [row["k"] for row in rows]
     axes.plot(k, [row["terminal"] for row in rows], "o-", ms=3, color=BLUE, label="terminal")
@@ -132,7 +135,7 @@ def refinement_depth(imagined: dict[str, Any], title: str) -> Any:
 @styled
 def closed_loop(executed: dict[str, Any], title: str) -> Any:
     """Distance at a replan against the next one's, the fitted line, and where it meets the diagonal."""
-    figure, axes = _new(COLUMN_IN, 2.6)
+    figure, axes = new_axes(COLUMN_IN, 2.6)
     fit = executed["fit"]
     before = [value for row in executed["distances"] for value in row[:-1]]
     after = [value for row in executed["distances"] for value in row[1:]]
@@ -164,7 +167,7 @@ def closed_loop(executed: dict[str, Any], title: str) -> Any:
 def drift(executed: dict[str, Any], title: str) -> Any:
     """Distance of imagined and real latents, block by block, as a share of the error of copying the first latent: our
     plans, and the data's actions from the same starts."""
-    figure, axes = _new(COLUMN_IN, 2.0)
+    figure, axes = new_axes(COLUMN_IN, 2.0)
     for label, name, style, color in (
         ("our plans", "drift", "o-", BLUE),
         ("the data's actions", "data_drift", "s--", GRAY),
@@ -184,7 +187,7 @@ def drift(executed: dict[str, Any], title: str) -> Any:
 def reach(evaluations: list[Evaluation], title: str) -> Any:
     """Any-time success against how far ahead the goal lies, with Wilson intervals; one line for each method and m that
     was measured at several offsets."""
-    figure, axes = _new(COLUMN_IN, 2.4)
+    figure, axes = new_axes(COLUMN_IN, 2.4)
     lines: dict[str, list[tuple[int, dict[str, float], MethodRow]]] = {}
     for evaluation in sorted(evaluations, key=lambda one: one.offset):
         for row in evaluation.methods:
@@ -227,7 +230,7 @@ def hold_ablation(table: dict[str, Any], title: str) -> Any:
         for place, row in enumerate(variants):
             if m in row["success"]:
                 color = _variant_color(row)
-                _interval(left, row["success"][m], place + offset, color, "white" if number else color, marker)
+                draw_interval(left, row["success"][m], place + offset, color, "white" if number else color, marker)
         left.plot([], [], marker, ms=4, color=BLACK, mfc="white" if number else BLACK, label=f"m = {m}")
     for place, row in enumerate(variants):
         color = _variant_color(row)
@@ -266,7 +269,7 @@ def family_comparison(report: dict[str, Any], title: str) -> Any:
                     if row["replan"] == m and metric in row["rates"]:
                         fill = color[row["method"]] if metric == HEADLINE else "white"
                         at = above[row["method"]] + offset
-                        _interval(panel, row["rates"][metric], at, color[row["method"]], fill)
+                        draw_interval(panel, row["rates"][metric], at, color[row["method"]], fill)
         for row in timed:
             if row["family"] == family["name"]:
                 time = row["encode_ms"] + row["plan_ms"]
@@ -300,7 +303,7 @@ def _variant_color(row: dict[str, Any]) -> str:
     return VERMILION if row["name"].startswith("fixed-terminal") else BLUE
 
 
-def _interval(axes: Any, rate: dict[str, Any], place: float, color: str, fill: str, marker: str = "o") -> None:
+def draw_interval(axes: Any, rate: dict[str, Any], place: float, color: str, fill: str, marker: str = "o") -> None:
     """A rate in percent with its interval, as a dot with a horizontal bar."""
     value, low, high = (100 * rate[part] for part in ("value", "low", "high"))
     bars = [[value - low], [high - value]]
@@ -338,7 +341,7 @@ def new_grid(rows: int, columns: int, width: float, height: float) -> tuple[Any,
     return figure, axes
 
 
-def _new(width: float, height: float) -> tuple[Any, Any]:
+def new_axes(width: float, height: float) -> tuple[Any, Any]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")

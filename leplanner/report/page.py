@@ -15,8 +15,9 @@ from ..evaluation.videos import Video, load_video
 from ..tasks import get_task
 from . import figures, findings, picture_figures
 from .browser import OUTCOMES, browsable
-from .figure_sections import Drawn, reach_section, read_section, to_pictures
+from .figure_sections import reach_section, read_sections
 from .pictures import FRAME_MS
+from .sections import Drawn, to_pictures
 from .tables import Evaluation, counted_trials, find_video, read_evaluation
 
 STRIPS = 4  # videos of ours that are also laid out as strips
@@ -29,15 +30,15 @@ COSTS = {  # column -> its title, and the cost that it shows
 
 
 def write_page(folders: list[Path], out: Path, title: str = "leplanner", figure_folder: Path | None = None) -> Path:
-    """`folders` are those that `leplanner evaluate`, `diagnose`, `ablate` and `compare` made; figures are also
-    kept in `figure_folder`, as SVG and PNG."""
+    """`folders` are those that `leplanner evaluate`, `diagnose`, `ablate`, `compare` and `reproduce` made; figures are
+    also kept in `figure_folder`, as SVG and PNG."""
     check_installed()
     measured, others, data = [], [], []
     comparable: dict[tuple[str, ...], list[Evaluation]] = defaultdict(list)  # one planner, one protocol
     for number, folder in enumerate(folders, start=1):
-        section = read_section(folder)
-        if section is not None:
-            others.append((section, to_pictures(section.drawn, number, figure_folder)))
+        sections = read_sections(folder)
+        others += [(section, to_pictures(section.drawn, number, figure_folder)) for section in sections]
+        if sections:
             continue
         evaluation = read_evaluation(folder)
         planner = {row.weights for row in evaluation.methods if row.role == "ours"}

@@ -1,0 +1,121 @@
+"""The paper's central claim in closed loop, and what each part of the objective contributes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...evaluation.runner import EvaluationConfig
+from ...evaluation.statistics import paired_over_seeds, rate_over_seeds
+from ...planner.planner import load_bundle
+from ...report.findings import show_p
+from ..ablations import REFERENCE
+from ..evaluating import Draw
+from .paper import ablated
+from .part import Facts, Part, beside, drawing, percent, sheet
+from .setting import FIXED, OFFSET, Reproduction
+
+MAIN = (FIXED, REFERENCE)
+OTHERS = ("fixed-terminal", f"{FIXED} no support", "no support", "hold 0", "hold 0.25", "hold 1", "K=0", "K=1", "K=2")
+BUDGETS = (50, 100, 200)  # environment actions
+
+
+def _claim(reproduction: Reproduction) -> Facts:
+    options, task = reproduction.options, reproduction.task
+    found = reproduction.variants(MAIN, options.seeds) | reproduction.variants(OTHERS, options.seeds[:1])
+    measured = {
+        f"{row.method}, m = {row.replan or 'every action'}": percent(row.rates["any"].value)
+        for row in reproduction.scoreboard.summaries
+        if row.method in ("random", "cem")
+    }
+    rows = []
+    reference = found[REFERENCE]
+    for name, results in found.items():
+        cells = [name, str(len(results))]
+        for m in reproduction.replans:
+            rate = rate_over_seeds(_any(results, m))
+            measured[f"{name}, m = {m}"] = percent(rate.value)
+            cells.append(f"{percent(rate.value)} ({percent(rate.low)} to {percent(rate.high)})")
+        for m in reproduction.replans:
+            cells.append("" if name == REFERENCE else _difference(results, reference, m))
+        off = float(np.mean([result["imagined"]["off_support"] for result in results])) if _supported(results) else None
+        if off is not None:
+            measured[f"{name}, off support"] = percent(off)
+        rows.append([*cells, "" if off is None else percent(off)])
+    paces = [f"m = {m}" for m in reproduction.replans]
+    table = sheet(
+        "Any-time success with 95% intervals over trials and seeds, and paired differences to arrival-hold in points",
+        ("objective",),
+        ("seeds", *paces, *(f"difference, {pace}" for pace in paces), "off support"),
+        rows,
+    )
+    trials = [drawing("objectives", "Any-time success by objective", {"rows": _bars(found, reproduction.replans)})]
+    return {"beside": beside("claim", task.name, measured), "sheets": [table], "drawings": trials}
+
+
+def _any(results: list[dict[str, Any]], m: int) -> np.ndarray:
+    return np.array([result["outcomes"]["any"][str(m)] for result in results])
+
+
+def _supported(results: list[dict[str, Any]]) -> bool:
+    return all(result["imagined"]["off_support"] is not None for result in results)
+
+
+def _difference(results: list[dict[str, Any]], reference: list[dict[str, Any]], m: int) -> str:
+    """Over the seeds that both were trained with."""
+    paired = paired_over_seeds(_any(results, m), _any(reference[: len(results)], m))
+    points = [100 * value for value in (paired.difference, paired.low, paired.high)]
+    return "{:+.1f} ({:+.1f} to {:+.1f}), ".format(*points) + show_p(paired.p_value)
+
+
+def _bars(found: dict[str, list[dict[str, Any]]], replans: tuple[int, ...]) -> list[dict[str, Any]]:
+    bars = []
+    for name, results in found.items():
+        rates = {str(m): rate_over_seeds(_any(results, m)) for m in replans}
+        seeds = {str(m): _any(results, m).mean(axis=1).tolist() for m in replans}
+        shown = {m: {"value": rate.value, "low": rate.low, "high": rate.high} for m, rate in rates.items()}
+        bars.append({"name": name, "success": shown, "by_seed": seeds})
+    return bars
+
+
+def _symptom(reproduction: Reproduction) -> Facts:
+    """Whether a larger budget helps the objective that the paper started from."""
+    bundle, options = reproduction.planner(FIXED), reproduction.options
+    results = reproduction.variants([FIXED], options.seeds[:1])[FIXED]
+    measured = {
+        "mean absolute value of the plan's blocks": ", ".join(
+            f"{value:.3f}" for value in results[0]["imagined"]["magnitudes"]
+        )
+    }
+    for budget in BUDGETS:
+        draw = Draw(options.trials, offset=OFFSET, budget=budget)
+        config = EvaluationConfig(("leplanner",), (1,), trials=options.trials)
+        evaluated = reproduction.evaluate(bundle, draw, config, f"symptom/budget-{budget}")
+        measured[f"budget {budget}, m = 1"] = percent(evaluated.summaries[0].rates["any"].value)
+    name = load_bundle(bundle).digest[:12]
+    return {
+        "beside": beside("symptom", reproduction.task.name, measured),
+        "notes": [f"Bundle {name}, trained with the fixed-terminal objective and path loss."],
+    }
+
+
+def _ablated(reproduction: Reproduction) -> bool:
+    return ablated(reproduction.task.name)
+
+
+CLAIM = Part(
+    "claim",
+    "Fixed-terminal against arrival-and-hold",
+    "The same planner trained with each objective through the same world, on the same trials. The two main "
+    "objectives are trained with several seeds, the others with the first.",
+    _claim,
+    _ablated,
+)
+SYMPTOM = Part(
+    "symptom",
+    "More budget does not help the fixed-terminal objective",
+    "Any-time success of the fixed-terminal planner, replanning after every block, with more environment actions.",
+    _symptom,
+    _ablated,
+)
