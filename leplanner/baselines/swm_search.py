@@ -34,18 +34,12 @@ class SearchPolicy:
 
     def __init__(self, kind: str, dynamics: Dynamics, model: LePlanner, budget: SearchBudget):
         """`model`: the planner that is compared with; its context, horizon and actions are the search's, too."""
-        elites = budget.samples // 10
-        if elites < 2 or budget.rounds < 1:  # the spread of one elite is not a number
-            raise ValueError(
-                f"A search needs at least one round and two elites, a tenth of its samples; got {budget.rounds} rounds "
-                f"of {budget.samples} samples. Use at least 20 samples."
-            )
         actions = self.actions = model.actions
         self.name, self.frames = kind, model.context
         self.counter = TransitionCounter(fast_dynamics(dynamics) if budget.compiled else dynamics)
         self.calls_per_rollout = predictor_calls(dynamics, model.config.horizon)
         self.cost = _Cost(self.counter, actions)
-        self.solver = _make_solver(kind, self.cost, budget, elites, dynamics.latent.size)
+        self.solver = _make_solver(kind, self.cost, budget, dynamics.latent.size)
         low, high = (actions.center - actions.scale).numpy(), (actions.center + actions.scale).numpy()
         gym = _gymnasium()
         # per action, standardized; a leading axis for the environments, as swm's vector environments have
@@ -105,7 +99,7 @@ def _clip(blocks: Tensor, actions: ActionSpec) -> Tensor:
     return torch.minimum(torch.maximum(blocks, low), high)
 
 
-def _make_solver(kind: str, cost: Any, budget: SearchBudget, elites: int, latent_size: int) -> Any:
+def _make_solver(kind: str, cost: Any, budget: SearchBudget, latent_size: int) -> Any:
     common: dict[str, Any] = {"batch_size": 1, "n_steps": budget.rounds}
     if kind == "gradient":
         optimizer = {"optimizer_cls": torch.optim.Adam, "optimizer_kwargs": {"lr": LEARNING_RATE}}
@@ -113,7 +107,7 @@ def _make_solver(kind: str, cost: Any, budget: SearchBudget, elites: int, latent
     name = {"cem": "CEMSolver", "icem": "ICEMSolver", "mppi": "MPPISolver"}[kind]
     if kind == "mppi":  # weighs plans by their costs, which swm's worlds sum over a latent; distances here are means
         common["temperature"] = MPPI_TEMPERATURE / latent_size
-    return make_swm_solver(name, cost, **common, num_samples=budget.samples, topk=elites)
+    return make_swm_solver(name, cost, **common, num_samples=budget.samples, topk=budget.elites)
 
 
 def _gymnasium() -> Any:

@@ -92,6 +92,8 @@ class Evaluate:
     compile_search: bool = False
     """searches imagine through a compiled rollout: twice as fast, the same within 1e-5; needs a C++ compiler, and
     minutes to compile the first time"""
+    device: str = "cpu"
+    """that encodes and plans: cpu, cuda, mps, or auto; environments run on the CPU"""
     videos: int = 0
     """keep frames of the first so many trials of every method, for `leplanner report`"""
     latency: bool = False
@@ -122,6 +124,7 @@ class Evaluate:
             trials=self.trials,
             search_trials=self.search_trials,
             videos=self.videos,
+            device=self.device,
         )
         trained = self.baselines or paths.baselines
         trained = trained if trained.exists() else None

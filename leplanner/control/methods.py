@@ -37,6 +37,17 @@ class SearchBudget:
     rounds: int = 30
     compiled: bool = False  # imagine through a compiled rollout: the same within 1e-5, twice as fast
 
+    def __post_init__(self) -> None:
+        if self.elites < 2 or self.rounds < 1:  # the spread of one elite is not a number
+            raise ValueError(
+                f"A search needs at least one round and two elites, a tenth of its samples; got {self.rounds} rounds "
+                f"of {self.samples} samples. Use at least 20 samples."
+            )
+
+    @property
+    def elites(self) -> int:
+        return self.samples // 10
+
     def __str__(self) -> str:
         return f"{self.samples} x {self.rounds}" + (", compiled" if self.compiled else "")
 

@@ -26,6 +26,7 @@ from ..planner.engines import pick_engine
 from ..planner.planner import Planner, load_bundle
 from ..tasks import Task, get_task
 from ..tasks.spec import Simulator
+from ..training.precision import pick_device
 from .capture import Camera, RecordingPolicy
 from .manifest import Manifest, Trial, load_manifest
 from .metrics import score_states
@@ -44,6 +45,7 @@ class EvaluationConfig:
     trials: int | None = None  # only the first so many of the manifest
     search_trials: int | None = None  # searches are slow: only the first so many for them
     videos: int = 0  # of the first so many trials, frames are kept beside the rows
+    device: str = "cpu"  # that encodes and plans; environments run on the CPU
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -164,7 +166,7 @@ def _run_job(
     identity = (bundle, manifest, baselines, config)
     if _worker.get("identity") != identity:
         torch.set_num_threads(threads)
-        planner, trials = load_bundle(bundle), load_manifest(Path(manifest))
+        planner, trials = load_bundle(bundle).to(pick_device(config.device)), load_manifest(Path(manifest))
         planner.warm_up()
         task = get_task(trials.task)
         inputs = MethodInputs(planner, trials.budget, Path(baselines) if baselines else None, config.search)
@@ -196,7 +198,7 @@ def fingerprint(planner: Planner) -> dict[str, Any]:
         "engine": pick_engine(planner.requested, planner.dynamics, planner.model)[0],
         "leplanner": __version__,
         "torch": torch.__version__,
-        "device": "cpu",
+        "device": str(planner.world.device),
         "threads": torch.get_num_threads(),
         "gl": os.environ.get("MUJOCO_GL", ""),
         "machine": platform.machine(),
@@ -223,6 +225,7 @@ def evaluate(
     executor = executor or make_executor()
     config = dataclasses.replace(config, methods=method_names(config.methods))
     manifest = load_manifest(manifest_path)
+    pick_device(config.device)  # a device that is not there is said at once
     planner = load_bundle(bundle)
     _check(manifest, manifest_path, planner, config)
     inputs = MethodInputs(planner, manifest.budget, baselines, dataclasses.replace(config.search, compiled=False))

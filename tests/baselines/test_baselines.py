@@ -75,9 +75,9 @@ def test_mppi_weighs_plans_as_stable_worldmodels_own_does():
 def test_an_unknown_method_and_too_small_a_search_are_refused():
     with pytest.raises(ValueError, match="cem, icem, mppi, gradient"):
         METHODS.get("luck")
-    for budget in (SearchBudget(samples=19), SearchBudget(rounds=0)):
+    for few in ({"samples": 19}, {"rounds": 0}):
         with pytest.raises(ValueError, match="two elites"):
-            SearchPolicy("cem", LinearWorld(), make_model(), budget)
+            SearchBudget(**few)
 
 
 def test_floors_and_replay():
