@@ -106,7 +106,7 @@ def arrival_profiles(imagined: dict[str, Any], title: str) -> Any:
         axes.plot([lowest + 1], [shares[lowest]], "o", color=color, mfc="none", ms=9, mew=0.8)
     axes.set_yscale("log")
     axes.set_xticks(range(1, len(imagined["profile"]) + 1))
-    axes.set_xlabel("block of the plan (dot: when the data arrived; ring: minimum)")
+    axes.set_xlabel("block (dot: the data arrived; ring: minimum)")
     axes.set_ylabel("distance, % of the start")
     axes.legend(ncols=2)
     axes.set_title(title)

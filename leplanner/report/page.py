@@ -116,6 +116,8 @@ def _task_section(evaluation: Evaluation) -> dict[str, Any]:
 
 def _glossary(evaluations: list[Evaluation]) -> dict[str, str]:
     """The words of the tables, in the order in which they appear; nothing that was not measured."""
+    if not evaluations:
+        return {}
     measured = {name for evaluation in evaluations for name in evaluation.metrics}
     words = {m.title: m.about for m in METRICS.values() if m.name in measured and m.about}
     if any(row.replan for evaluation in evaluations for row in evaluation.methods):

@@ -13,7 +13,7 @@ from .figures import COLUMN_IN, new_grid, styled
 from .pictures import TARGET, outlined, with_unit
 
 ROWS = {"actual": "ACTUAL", "reencoded": "RE-ENCODED", "imagined": "IMAGINED"}
-SHOWN = 8  # frames of an executed episode
+SHOWN = 10  # frames of an executed episode
 
 
 @styled
@@ -50,10 +50,11 @@ def decoder_refinement(panel: dict[str, Any], title: str) -> Any:
 
 @styled
 def episode_strips(videos: list[tuple[str, Video]], unit: str, title: str) -> Any:
-    """A row for each recorded trial, its frames evenly spaced, then the goal; the target is outlined."""
+    """A row for each recorded trial: its frames at ten replans, or evenly spaced where it replans less often, then the
+    goal; the target is outlined."""
     figure, axes = new_grid(len(videos), SHOWN + 1, 2 * COLUMN_IN, 0.5 + len(videos))
     for row, (label, video) in enumerate(videos):
-        chosen = np.linspace(0, len(video.frames) - 1, SHOWN).astype(int)
+        chosen = _shown_frames(video)
         for place, frame in zip(axes[row, :SHOWN], outlined(video.frames[chosen], video.target), strict=True):
             place.imshow(frame)
         axes[row, -1].imshow(video.goal)
@@ -64,6 +65,14 @@ def episode_strips(videos: list[tuple[str, Video]], unit: str, title: str) -> An
     axes[0, -1].set_title("goal", fontsize=7)
     figure.suptitle(title)
     return figure
+
+
+def _shown_frames(video: Video) -> np.ndarray:
+    """Where plans were decided, as far as frames were kept there."""
+    at = video.trace.decided
+    if len(at) < SHOWN:
+        return np.linspace(0, len(video.frames) - 1, SHOWN).astype(int)
+    return np.searchsorted(video.steps, at[np.linspace(0, len(at) - 1, SHOWN).astype(int)])
 
 
 @styled

@@ -27,7 +27,8 @@ def reproduction_sections(folder: Path) -> list[Section]:
     about = (
         f"The paper's experiment on {task.title} at {contents['scale']} scale, each part beside what the paper prints."
     )
-    first = Section(f"{task.title}: the paper's experiment", about, contents["differs"], {})
+    lines = [*contents["differs"], f"Made by `{contents['command']}`."]
+    first = Section(f"{task.title}: the paper's experiment", about, lines, {})
     return [first, *(_part(task, folder, read_json(folder / f"{name}.json")) for name in contents["parts"])]
 
 
@@ -40,8 +41,8 @@ def _part(task: Task, folder: Path, facts: dict[str, Any]) -> Section:
     printed = Sheet(
         "Beside the paper",
         "The paper's figure and ours; empty where the paper prints none",
-        ("what", "paper", "here", "where in the paper"),
-        (),
+        ("what",),
+        ("paper", "here", "where in the paper"),
         [rows],
     )
     others = [

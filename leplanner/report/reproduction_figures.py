@@ -44,7 +44,7 @@ def objectives(data: dict[str, Any], title: str) -> Any:
     axes.set_yticks(range(len(rows)), [row["name"] for row in rows])
     axes.invert_yaxis()
     axes.set_xlim(-3, 103)
-    axes.set_xlabel("any-time success, % (gray: each training seed)")
+    axes.set_xlabel("any-time success, %")
     figure.legend(loc="outside lower center", ncols=len(replans))
     axes.set_title(title)
     return figure

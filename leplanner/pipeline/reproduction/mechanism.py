@@ -51,7 +51,7 @@ def _curves(imagined: Result) -> dict[int, list[float]]:
 
 def _minima(imagined: Result) -> str:
     lowest = {q: 1 + row.index(min(row)) for q, row in _curves(imagined).items()}
-    return ", ".join(f"block {block} for q = {q}" for q, block in lowest.items())
+    return f"blocks {', '.join(map(str, lowest.values()))} for q = {', '.join(map(str, lowest))}"
 
 
 def _rise(imagined: Result) -> str:

@@ -64,5 +64,6 @@ def _write_contents(reproduction: Reproduction) -> None:
         "scale": reproduction.preset.scale,
         "differs": reproduction.differs,
         "parts": made,
+        "command": command_line(),
     }
     write_json(Path(reproduction.out) / CONTENTS, contents)
