@@ -94,6 +94,11 @@ def split(episodes: Episodes, share: float = 0.05) -> tuple[Array, Array]:
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
+def held_out(episodes: Episodes) -> Array:
+    """Indices of the episodes that nothing was trained on: the validation episodes, or all of a test set's."""
+    return np.arange(len(episodes.starts)) if episodes.meta.get("split") == "test" else split(episodes)[1]
+
+
 def action_statistics(episodes: Episodes, train: Array) -> tuple[Array, Array]:
     """Mean and standard deviation of each raw action dimension over the training episodes."""
     actions = episodes.actions[episodes.episode_rows(train)].reshape(-1, episodes.action_dim)
