@@ -12,7 +12,8 @@ from ..artifacts import write_json
 from ..control.methods import SearchBudget
 from ..core.registry import match_name
 from ..evaluation.latency import measure_methods
-from ..evaluation.manifest import PROTOCOLS, default_budget
+from ..evaluation.manifest import default_budget
+from ..evaluation.protocols import PROTOCOLS
 from ..evaluation.runner import EvaluationConfig
 from ..pipeline.evaluating import Draw, evaluate_folder
 from ..planner.planner import load_bundle
@@ -58,7 +59,9 @@ class Evaluate:
     methods: Comma = "leplanner-reuse,leplanner,random,no-op,replay"
     """names, separated by commas"""
     protocol: str = "nontrivial"
-    """nontrivial (held-out, without pairs that are solved at once or by the no-op policy), heldout, or official"""
+    """which trials: nontrivial (held-out, without pairs solved at the start or by doing nothing), heldout, official (as
+    LeWM's own evaluation draws them), moderate or strict (CLEAR-LeWM's v0.9; moderate-v0.8 and strict-v0.8 start with
+    the recorded velocities)"""
     offset: int = 25
     """environment actions from start to goal in the data"""
     budget: MaybeInt = None
@@ -106,7 +109,7 @@ class Evaluate:
 
     def run(self) -> int:
         task, paths = self.choice.spec, self.choice.paths
-        protocol = match_name("protocol", self.protocol, PROTOCOLS)
+        protocol = PROTOCOLS.get(self.protocol).name
         history = match_name("history", self.history, ("padded", "real"))
         if self.trials < 1 or (self.search_trials is not None and self.search_trials < 1):
             raise ValueError(

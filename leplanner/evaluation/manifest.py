@@ -14,12 +14,11 @@ import numpy as np
 
 from ..artifacts import digest_json, read_json, write_json
 from ..core.actions import Array
-from ..core.registry import match_name
-from ..data.episodes import Episodes, episodes_for_trials
+from ..data.episodes import Episodes
 from ..tasks import Task
 from ..tasks.spec import Simulator
+from .protocols import PROTOCOLS, TrialRequest
 
-PROTOCOLS = ("official", "heldout", "nontrivial")
 Numbers = tuple[float, ...]
 
 
@@ -73,9 +72,9 @@ def draw_manifest(
     context: int,
     simulator: Callable[[], Simulator] | None = None,  # for nontrivial: tries whether the no-op policy succeeds
 ) -> Manifest:
-    """official: from all episodes; heldout: from test or validation episodes; nontrivial: those, without pairs that are
-    solved at the start or by the no-op policy."""
-    protocol = match_name("protocol", protocol, PROTOCOLS)
+    """Of the protocol's trials, the first `count` that this seed draws from the episodes."""
+    drawn_by = PROTOCOLS.get(protocol)
+    task = drawn_by.adapt(task)
     if episodes.states is None:
         raise ValueError("Trials need the physical state, but the dataset has no 'state' column.")
     if offset % episodes.steps_per_row:
@@ -90,43 +89,31 @@ def draw_manifest(
             f"--budget of {offset} or more, or for a shorter --offset."
         )
     ahead = offset // episodes.steps_per_row
-    chosen = np.arange(len(episodes.starts)) if protocol == "official" else episodes_for_trials(episodes)
-    rows = episodes.episode_rows(chosen, ahead=ahead)  # a goal beyond its episode's end is no trial
-    rows = np.random.default_rng(seed).permutation(rows)
-    sim = simulator() if protocol == "nontrivial" and simulator is not None else None
-    if protocol == "nontrivial" and sim is None:
-        raise ValueError("The nontrivial protocol needs a simulator, to try whether the no-op policy succeeds.")
-    trials: list[Trial] = []
-    try:
-        for row in rows:
-            if len(trials) == count:
-                break
-            start, goal = episodes.states[row], episodes.states[row + ahead]
-            if sim is not None and (task.success(start, goal) or no_op_succeeds(task, sim, start, goal, budget)):
-                continue
-            trials.append(_trial(len(trials), episodes, int(row), ahead, block, context))
-    finally:
-        if sim is not None:
-            sim.close()
-    if len(trials) < count:
+    rows = drawn_by.draw(TrialRequest(task, episodes, count, seed, ahead, budget, simulator))
+    if len(rows) < count:
         raise ValueError(
-            f"{count} trials were requested, but the {len(chosen)} episodes of protocol {protocol!r} hold only "
-            f"{len(trials)} at offset {offset}. Ask for fewer --trials, a shorter --offset, or collect more episodes."
+            f"{count} trials were requested, but the dataset's {len(episodes.starts)} episodes hold only {len(rows)} "
+            f"of protocol {drawn_by.name!r} at offset {offset}. Ask for fewer --trials, a shorter --offset, or collect "
+            "more episodes."
         )
-    return Manifest(task.name, protocol, offset, budget, seed, episodes.digest, tuple(trials))
+    context = context if drawn_by.history else 1
+
+    def start(state: Array) -> Array:
+        return drawn_by.start(task, state)
+
+    trials = [_trial(index, episodes, int(row), ahead, block, context, start) for index, row in enumerate(rows)]
+    return Manifest(task.name, drawn_by.name, offset, budget, seed, episodes.digest, tuple(trials))
 
 
-def no_op_succeeds(task: Task, sim: Simulator, start: Array, goal: Array, budget: int) -> bool:
-    """At any step, as the published convention counts."""
-    sim.set_state(start)
-    for _ in range(budget):
-        sim.step(np.zeros(task.action_dim, np.float32))
-        if task.success(sim.state(), goal):
-            return True
-    return False
-
-
-def _trial(index: int, episodes: Episodes, row: int, ahead: int, block: int, context: int) -> Trial:
+def _trial(
+    index: int,
+    episodes: Episodes,
+    row: int,
+    ahead: int,
+    block: int,
+    context: int,
+    start: Callable[[Array], Array],  # the recorded state -> where the trial starts
+) -> Trial:
     assert episodes.states is not None
     episode = int(np.searchsorted(episodes.starts, row, side="right")) - 1
     stride = episodes.rows_per_block(block)
@@ -138,7 +125,7 @@ def _trial(index: int, episodes: Episodes, row: int, ahead: int, block: int, con
         episode=int(episodes.ids[episode]),
         start_step=within * episodes.steps_per_row,
         goal_step=(within + ahead) * episodes.steps_per_row,
-        start_state=_numbers(episodes.states[row]),
+        start_state=_numbers(start(episodes.states[row].copy())),
         goal_state=_numbers(episodes.states[row + ahead]),
         actions=tuple(_numbers(action) for action in actions),
         history_states=tuple(_numbers(episodes.states[r]) for r in behind),

@@ -10,8 +10,10 @@ import numpy as np
 
 from ..core.registry import Registry
 from ..tasks import Task
+from ..tasks.spec import Verdict
 
 HOLD_STEPS = 5
+EARLIER_STRICT = "earlier_strict"  # TwoRoom's was another verdict, see docs/explanation/evaluation.md
 HEADLINE = "any"  # the metric of paired differences: the published convention
 
 
@@ -42,6 +44,13 @@ def score_states(task: Task, states: np.ndarray, goal: np.ndarray) -> dict[str, 
 
 def metrics_of(kind: Literal["rate", "value"]) -> list[Metric]:
     return [metric for metric in METRICS.values() if metric.kind == kind]
+
+
+def by_current_names(values: dict[str, Any]) -> dict[str, Any]:
+    """Values by metric, of results of any age: before there was `moderate`, `strict` was another verdict."""
+    if "moderate" in values:
+        return values
+    return {EARLIER_STRICT if name == "strict" else name: value for name, value in values.items()}
 
 
 def _reached(task: Task, states: np.ndarray, goal: np.ndarray) -> np.ndarray:
@@ -76,11 +85,32 @@ for metric in (
         f"The goal is reached at each of the last {HOLD_STEPS} steps.",
     ),
     Metric(
+        "moderate",
+        "moderate",
+        "rate",
+        lambda task, states, goal: task.clear_lewm.moderate.passed(states, goal) if task.clear_lewm else None,
+        "The moderate verdict of CLEAR-LeWM v0.9, at any step.",
+    ),
+    Metric(
         "strict",
         "strict",
         "rate",
-        lambda task, states, goal: bool(task.strict(states, goal)) if task.strict else None,
-        "A stricter test, where the task has one.",
+        lambda task, states, goal: task.clear_lewm.strict.passed(states, goal) if task.clear_lewm else None,
+        "The strict verdict of CLEAR-LeWM v0.9, at any step.",
+    ),
+    Metric(
+        EARLIER_STRICT,
+        "strict (earlier)",
+        "rate",
+        lambda task, states, goal: None,
+        "What was called strict before it was CLEAR-LeWM's; kept for results that were measured with it.",
+    ),
+    Metric(
+        "object",
+        "object alone",
+        "rate",
+        lambda task, states, goal: Verdict(task.object_success).passed(states, goal) if task.object_success else None,
+        "The object reaches its goal at some step, wherever the agent is: the paper's success on PushT.",
     ),
     Metric(
         "first_success",

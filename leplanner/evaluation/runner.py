@@ -29,7 +29,8 @@ from ..tasks.spec import Simulator
 from ..training.precision import pick_device
 from .capture import Camera, RecordingPolicy
 from .manifest import Manifest, Trial, load_manifest
-from .metrics import score_states
+from .metrics import by_current_names, score_states
+from .protocols import PROTOCOLS
 from .videos import Video, save_video, video_path
 
 
@@ -63,6 +64,7 @@ class TrialRow:
     weights: str  # digest of what the method decides with
     fingerprint: dict[str, Any]
     outcome: dict[str, Any] = field(default_factory=dict)  # by metric
+    states: list[list[float]] | None = None  # that were executed, the start first: what the outcome is of
     decisions: int | None = None
     transitions: int | None = None  # of the predictor, all decisions together
     transitions_per_plan: float | None = None
@@ -121,6 +123,7 @@ def run_trial(
     imagined = [decision.imagined for decision in decisions if decision.imagined is not None]
     result = {
         "outcome": score_states(task, visited, goal),
+        "states": visited.tolist(),
         "decisions": len(decisions),
         "transitions": transitions,
         "transitions_per_plan": transitions / len(decisions),
@@ -168,7 +171,7 @@ def _run_job(
         torch.set_num_threads(threads)
         planner, trials = load_bundle(bundle).to(pick_device(config.device)), load_manifest(Path(manifest))
         planner.warm_up()
-        task = get_task(trials.task)
+        task = PROTOCOLS.get(trials.protocol).adapt(get_task(trials.task))
         inputs = MethodInputs(planner, trials.budget, Path(baselines) if baselines else None, config.search)
         _worker.update(identity=identity, planner=planner, manifest=trials, task=task, inputs=inputs)
         _worker.update(sim=task.simulate(planner.world.spec.visuals), methods={}, weights={})
@@ -294,7 +297,12 @@ def _replans(name: str, config: EvaluationConfig) -> tuple[int, ...]:
 
 
 def read_rows(path: Path) -> list[TrialRow]:
-    return [TrialRow(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+    return [_row(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _row(line: str) -> TrialRow:
+    row = TrialRow(**json.loads(line))
+    return dataclasses.replace(row, outcome=by_current_names(row.outcome))
 
 
 def _readable_rows(
@@ -309,7 +317,7 @@ def _readable_rows(
     rows = []
     for number, line in enumerate(lines):
         try:
-            rows.append(TrialRow(**json.loads(line)))
+            rows.append(_row(line))
         except (json.JSONDecodeError, TypeError) as error:
             if number < len(lines) - 1:
                 raise ValueError(f"{path}, line {number + 1}, is not a trial's row. Choose another --out.") from error

@@ -16,6 +16,7 @@ from ..control.methods import METHODS
 from ..data.formats import open_episodes
 from ..evaluation.manifest import Manifest, draw_manifest, load_manifest, save_manifest
 from ..evaluation.metrics import HEADLINE
+from ..evaluation.protocols import PROTOCOLS
 from ..evaluation.runner import EvaluationConfig, TrialRow, evaluate, method_names
 from ..evaluation.summary import MethodSummary, plain, summarize
 from ..evaluation.videos import video_path
@@ -42,6 +43,15 @@ class Draw:
 
     def setting(self, task: Task) -> Setting:
         return (task.name, self.protocol, self.offset, self.budget, self.seed)
+
+    def serves(self, known: int) -> bool:
+        """Whether a draw of so many trials holds these. Where a protocol's draws do not continue one another, it holds
+        others unless it is as large."""
+        return known == self.trials or (known > self.trials and PROTOCOLS.get(self.protocol).continues)
+
+    def advice(self, known: int) -> str:
+        fewer = PROTOCOLS.get(self.protocol).continues
+        return f"Ask for --trials {known}{' or fewer' if fewer else ', all that were drawn together,'}"
 
 
 @dataclass(frozen=True)
@@ -89,14 +99,14 @@ def find_manifest(
     path, setting = folder / MANIFEST, draw.setting(task)
     brought = _brought_manifest(bundle)
     if path.exists():
-        manifest = _frozen_manifest(path, setting, draw.trials)
+        manifest = _frozen_manifest(path, task, draw)
         others = brought is not None and brought.setting == setting and brought.digest != manifest.digest
         return manifest, f"frozen in {path}" + (f"; {bundle} was measured on others" if others else "")
     if brought is not None and brought.setting == setting:
-        if len(brought.trials) < draw.trials:
+        if not draw.serves(len(brought.trials)):
             raise ValueError(
-                f"{draw.trials} trials were requested; {bundle} brings {len(brought.trials)}. Ask for fewer --trials, "
-                f"or draw others from a dataset with --data, such as {data}."
+                f"{draw.trials} trials were requested; {bundle} brings {len(brought.trials)}. "
+                f"{draw.advice(len(brought.trials))} or draw others from a dataset with --data, such as {data}."
             )
         manifest, source = brought, f"which {bundle} was measured on"
     elif brought is not None and not data.exists():
@@ -109,7 +119,7 @@ def find_manifest(
         manifest, source = new_manifest(task, data, spec, draw), f"drawn from {data}"
     with folder_lock(folder):
         if path.exists():  # drawing takes a while, and another process was faster
-            return _frozen_manifest(path, setting, draw.trials), f"frozen in {path}"
+            return _frozen_manifest(path, task, draw), f"frozen in {path}"
         save_manifest(manifest, path)
     return manifest, source
 
@@ -118,12 +128,18 @@ def _brought_manifest(bundle: Path | None) -> Manifest | None:
     return load_manifest(bundle / MANIFEST) if bundle is not None and (bundle / MANIFEST).exists() else None
 
 
-def _frozen_manifest(path: Path, setting: Setting, trials: int) -> Manifest:
-    manifest = load_manifest(path)
-    if manifest.setting != setting or len(manifest.trials) < trials:
+def _frozen_manifest(path: Path, task: Task, draw: Draw) -> Manifest:
+    manifest, setting = load_manifest(path), draw.setting(task)
+    known = len(manifest.trials)
+    if manifest.setting != setting:
         raise ValueError(
-            f"{path} holds {len(manifest.trials)} trials of {manifest.setting}; {trials} of {setting} "
-            "were requested. Choose another --out."
+            f"{path} holds {known} trials of {manifest.setting}; {draw.trials} of {setting} were requested. Choose "
+            "another --out."
+        )
+    if not draw.serves(known):
+        raise ValueError(
+            f"{path} holds {known} trials of {setting}; {draw.trials} were requested. {draw.advice(known)} or choose "
+            "another --out."
         )
     return manifest
 
@@ -131,8 +147,9 @@ def _frozen_manifest(path: Path, setting: Setting, trials: int) -> Manifest:
 def grow_manifest(
     folder: Path, task: Task, data: Path, spec: WorldSpec | None, draw: Draw, bundle: Path | None = None
 ) -> None:
-    """More trials for a folder that has some: the same draw, continued. A draw's first trials do not depend on how many
-    follow, so the folder becomes what it would have been had all been drawn at once, and its rows stay."""
+    """More trials for a folder that has some: the same draw, continued, where the protocol continues draws. The first
+    trials do not depend on how many follow, so the folder becomes what it would have been had all been drawn at once,
+    and its rows stay."""
     path = folder / MANIFEST
     if not path.exists() or (not (folder / GROWN).exists() and _is_enough(path, task, draw)):
         return
@@ -162,9 +179,10 @@ def grow_manifest(
 
 
 def _is_enough(path: Path, task: Task, draw: Draw) -> bool:
-    """Trials of another setting are refused later."""
+    """Or none can be added: what does not fit is refused later."""
     known = load_manifest(path)
-    return known.setting != draw.setting(task) or len(known.trials) >= draw.trials
+    continues = PROTOCOLS.get(draw.protocol).continues
+    return known.setting != draw.setting(task) or len(known.trials) >= draw.trials or not continues
 
 
 def _take_on_grown(folder: Path) -> None:

@@ -9,10 +9,10 @@ import numpy as np
 from rich.table import Table
 
 from ..control.methods import METHODS
-from ..evaluation.metrics import HEADLINE, METRICS
+from ..evaluation.metrics import EARLIER_STRICT, HEADLINE, METRICS, by_current_names
 from .tables import metric_title, show_rate
 
-RATES = (HEADLINE, "held", "strict")
+RATES = (HEADLINE, "held", "moderate", "strict", EARLIER_STRICT)
 COMPARED = (HEADLINE, "held")
 UNKNOWN = "-"
 
@@ -96,15 +96,16 @@ def _sum(minutes: dict[str, float | None], *names: str) -> str:
 
 
 def _success(report: dict[str, Any]) -> Sheet:
-    rows = [row for family in report["families"] for row in family["methods"]]
-    measured = [name for name in RATES if any(name in row["rates"] for row in rows)]
+    families = [(family["name"], family["methods"]) for family in report["families"]]
+    rates = [[by_current_names(row["rates"]) for row in rows] for _, rows in families]
+    measured = [name for name in RATES if any(name in known for of_family in rates for known in of_family)]
     sections = [
         [
-            (family["name"], planner_title(row["method"]), str(row["replan"]), str(row["trials"]))
-            + tuple(show_rate(row["rates"][name]) if name in row["rates"] else UNKNOWN for name in measured)
-            for row in family["methods"]
+            (name, planner_title(row["method"]), str(row["replan"]), str(row["trials"]))
+            + tuple(show_rate(known[metric]) if metric in known else UNKNOWN for metric in measured)
+            for row, known in zip(rows, of_family, strict=True)
         ]
-        for family in report["families"]
+        for (name, rows), of_family in zip(families, rates, strict=True)
     ]
     searches = f"; searches {report['settings']['search']}" if report["search_trials"] else ""
     title = (

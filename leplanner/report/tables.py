@@ -9,7 +9,7 @@ from typing import Any
 from .. import baselines  # noqa: F401  (registers every method)
 from ..artifacts import read_json, read_lines
 from ..control.methods import GRAY, METHODS
-from ..evaluation.metrics import METRICS
+from ..evaluation.metrics import METRICS, by_current_names
 from ..evaluation.videos import video_path
 from ..tasks import get_task
 
@@ -118,7 +118,7 @@ def find_video(folder: Path, evaluation: Evaluation, row: MethodRow, trial: int)
 
 
 def _method_row(value: dict[str, Any], reference: str, settings: dict[str, Any]) -> MethodRow:
-    name = value["method"]
+    name, rates = value["method"], by_current_names(value["rates"])
     known = METHODS.get(name) if name in METHODS else None
     paired = [
         f"{100 * d['difference']:+.1f} ({100 * d['low']:+.1f} to {100 * d['high']:+.1f}), p = {d['p_value']:.2g}, "
@@ -133,8 +133,8 @@ def _method_row(value: dict[str, Any], reference: str, settings: dict[str, Any])
         replan=value["replan"],
         weights=value["weights"],
         trials=value["trials"],
-        rates=value["rates"],
-        shown={metric: show_rate(rate) for metric, rate in value["rates"].items()}
+        rates=rates,
+        shown={metric: show_rate(rate) for metric, rate in rates.items()}
         | {metric: f"{median:.3g}" for metric, median in value["values"].items() if median is not None},
         differences={int(m): d for m, d in value["differences"].items()},
         paired=paired,

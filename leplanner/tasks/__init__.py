@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core.registry import Registry
 from . import cube, pusht, reacher, tworoom
-from .spec import Behavior, Simulator, Task
+from .spec import Behavior, ClearLewm, Simulator, Task, Verdict
 
 TASKS: Registry[Task] = Registry("task", "leplanner.tasks", address="leplanner.tasks:TASKS")
 for module in (tworoom, pusht, reacher, cube):
@@ -25,4 +25,14 @@ def find_task(text: str) -> Task:
     return TASKS.find(text)
 
 
-__all__ = ["TASKS", "Behavior", "Simulator", "Task", "find_task", "get_task", "register_task"]
+__all__ = [
+    "TASKS",
+    "Behavior",
+    "ClearLewm",
+    "Simulator",
+    "Task",
+    "Verdict",
+    "find_task",
+    "get_task",
+    "register_task",
+]

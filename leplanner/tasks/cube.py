@@ -11,9 +11,10 @@ from scipy.spatial.transform import Rotation
 
 from ..core.config import changed
 from .pinhole import Pinhole
-from .spec import LIGHT, NATIVE, Array, GoalClick, Simulator, Slider, Task, held
+from .spec import LIGHT, NATIVE, Array, ClearLewm, GoalClick, Simulator, Slider, Task, Verdict
 
 SUCCESS_M = 0.04
+POSITIONS = 21  # numbers of qpos; velocities follow
 BLOCK, TURN = slice(14, 17), [18, 19, 20, 17]  # the cube's position, and its quaternion in SciPy's order (x, y, z, w)
 
 
@@ -51,10 +52,15 @@ def turn(state: Array, goal: Array) -> Array:
     return np.min([(relative * same).magnitude() for same in Rotation.create_group("O")], axis=0)
 
 
-def strict(states: Array, goal: Array) -> bool:
-    """Within 3 cm and 15 degrees for 3 steps."""
-    visited = states[1:]
-    return held((error(visited, goal) < 0.03) & (turn(visited, goal) < np.deg2rad(15)), 3)
+def posed(state: Array, goal: Array) -> Array:
+    return (error(state, goal) <= 0.03) & (turn(state, goal) <= np.deg2rad(15))
+
+
+CLEAR_LEWM = ClearLewm(
+    moderate=Verdict(success),
+    strict=Verdict(posed, steps=3),
+    at_rest=lambda state: np.concatenate([state[:POSITIONS], np.zeros_like(state[POSITIONS:])]),
+)
 
 
 def _kinematics(angles: Array) -> tuple[Array, Rotation]:
@@ -275,7 +281,7 @@ TASK = Task(
     error_unit="m",
     error=error,
     success=success,
-    strict=strict,
+    clear_lewm=CLEAR_LEWM,
     probe_names=(
         *("block_x", "block_y", "block_z", "hand_x", "hand_y", "hand_z", "closed"),
         *("block_sin4", "block_cos4", "hand_sin2", "hand_cos2"),

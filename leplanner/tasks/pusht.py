@@ -9,7 +9,20 @@ from typing import Any
 import numpy as np
 
 from ..core.config import changed
-from .spec import LIGHT, NATIVE, Array, GoalClick, Simulator, Slider, SmoothNoise, Task, farthest_corner, held, wrapped
+from .spec import (
+    LIGHT,
+    NATIVE,
+    Array,
+    ClearLewm,
+    GoalClick,
+    Simulator,
+    Slider,
+    SmoothNoise,
+    Task,
+    Verdict,
+    farthest_corner,
+    wrapped,
+)
 
 ACTION_PX = 100.0  # a unit action asks for a point this far from the agent
 SUCCESS_PX, SUCCESS_RAD = 20.0, np.pi / 9
@@ -35,11 +48,25 @@ def success(state: Array, goal: Array) -> Array:
     return (position_error(state, goal) < SUCCESS_PX) & (angle_error(state, goal) < SUCCESS_RAD)
 
 
-def strict(states: Array, goal: Array) -> bool:
-    """The block alone, within 10 px and 10 degrees, for 3 steps."""
-    visited = states[1:]
-    near = np.linalg.norm(visited[:, 2:4] - goal[2:4], axis=-1) < 10.0
-    return held(near & (angle_error(visited, goal) < np.deg2rad(10)), 3)
+def block_within(state: Array, goal: Array, near_px: float, near_rad: float) -> Array:
+    """The block's own pose, wherever the agent is."""
+    near = np.linalg.norm(state[..., 2:4] - goal[..., 2:4], axis=-1) < near_px
+    return near & (angle_error(state, goal) < near_rad)
+
+
+def object_success(state: Array, goal: Array) -> Array:
+    return block_within(state, goal, SUCCESS_PX, SUCCESS_RAD)
+
+
+def at_rest(state: Array) -> Array:
+    return np.concatenate([state[:5], np.zeros(2)])
+
+
+CLEAR_LEWM = ClearLewm(
+    moderate=Verdict(success),
+    strict=Verdict(lambda state, goal: block_within(state, goal, 10.0, np.deg2rad(10)), steps=3),
+    at_rest=at_rest,
+)
 
 
 def probe(state: Array) -> Array:
@@ -289,7 +316,8 @@ TASK = Task(
     error_unit="px",
     error=position_error,
     success=success,
-    strict=strict,
+    object_success=object_success,
+    clear_lewm=CLEAR_LEWM,
     probe_names=("agent_x", "agent_y", "block_x", "block_y", "sin_angle", "cos_angle"),
     probe_unit="px of 512, unitless for sine and cosine",
     probe=probe,

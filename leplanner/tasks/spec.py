@@ -73,6 +73,39 @@ class GoalClick:
     slider: Slider | None = None
 
 
+def held(outcomes: Array, steps: int) -> bool:
+    """Whether any `steps` neighboring outcomes are all true."""
+    return any(outcomes[i : i + steps].all() for i in range(len(outcomes) - steps + 1))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """When the states that a trial executed count as success."""
+
+    reached: Callable[[Array, Array], Array]  # (..., S), (..., S) -> (...,) bool: a state is at the goal
+    steps: int = 1  # for so many steps in a row
+    # (T+1, S) the start and what follows, (S,) the goal -> (T,) bool: up to each step the way there was a valid one
+    route: Callable[[Array, Array], Array] | None = None
+
+    def passed(self, states: Array, goal: Array) -> bool:
+        """(T+1, S), the start first, which never counts; (S,)."""
+        outcomes = np.asarray(self.reached(states[1:], goal), bool)
+        return held(outcomes if self.route is None else outcomes & self.route(states, goal), self.steps)
+
+
+@dataclass(frozen=True)
+class ClearLewm:
+    """What the evaluation specification of CLEAR-LeWM, an audit of this benchmark, says of a task. Its v0.5, v0.8 and
+    v0.9 agree on all of it."""
+
+    moderate: Verdict  # the published success, repaired where that is wrong
+    strict: Verdict  # what the task is about, more precisely, and kept
+    at_rest: Callable[[Array], Array]  # (S,) -> (S,): the same scene, nothing moving
+    # (R, S) all rows, (N,) starts, rows ahead -> (N,) bool: pairs that may become trials; by default all
+    pairs: Callable[[Array, Array, int], Array] | None = None
+    simulator: Callable[[Mapping[str, Any]], Simulator] | None = None  # with corrected physics, where they need that
+
+
 @dataclass(frozen=True)
 class Task:
     """All that the package knows about a task. What has a default may be left out."""
@@ -87,9 +120,8 @@ class Task:
     env_id: str = ""  # the environment's public name
     error: Callable[[Array, Array], Array] = distance  # (..., S), (..., S) -> (...,) in `error_unit`
     error_unit: str = ""
-    strict: Callable[[Array, Array], bool] | None = (
-        None  # (T+1, S) the start, which does not count, and what follows; (S,) goal
-    )
+    object_success: Callable[[Array, Array], Array] | None = None  # as `success`, of what is moved alone
+    clear_lewm: ClearLewm | None = None  # verdicts and trials `moderate` and `strict`
     state_columns: tuple[tuple[str, ...], ...] = ()  # layouts of released datasets, each concatenating to `state`
     probe: Callable[[Array], Array] = whole_state  # (..., S) -> (..., P); what a frame shows of the state
     probe_names: tuple[str, ...] = ()
@@ -142,11 +174,6 @@ class Task:
 
 def _per_dimension(value: float | tuple[float, ...], size: int) -> tuple[float, ...]:
     return tuple(float(v) for v in value) if isinstance(value, tuple) else (float(value),) * size
-
-
-def held(outcomes: Array, steps: int) -> bool:
-    """Whether any `steps` neighboring outcomes are all true."""
-    return any(outcomes[i : i + steps].all() for i in range(len(outcomes) - steps + 1))
 
 
 def farthest_corner(place: Array, low: float, high: float, number: int) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .spec import Array
+from .swept_disk import move
 from .swm_runtime import make_env, shrink
 from .tworoom import free_position
 
@@ -34,3 +35,16 @@ class TwoRoomSimulator:
 
     def close(self) -> None:
         self.env.close()
+
+
+class SweptTwoRoomSimulator(TwoRoomSimulator):
+    """With the disk's whole way checked, instead of swm's look at where a step ends."""
+
+    def __init__(self, visuals: Mapping[str, Any]):
+        super().__init__(visuals)
+        import torch
+
+        def apply_collisions(start: Any, end: Any) -> Any:
+            return torch.as_tensor(move(np.asarray(start), np.asarray(end)), dtype=torch.float32)
+
+        self.env._apply_collisions = apply_collisions

@@ -9,14 +9,25 @@ from typing import Any
 import numpy as np
 
 from ..core.config import changed
-from .spec import LIGHT, NATIVE, Array, GoalClick, Simulator, SmoothNoise, Task, farthest_corner
+from . import swept_disk
+from .spec import (
+    LIGHT,
+    NATIVE,
+    Array,
+    ClearLewm,
+    GoalClick,
+    Simulator,
+    SmoothNoise,
+    Task,
+    Verdict,
+    farthest_corner,
+    whole_state,
+)
+from .swept_disk import DOOR_Y, FLOOR_PX, WALL_X
 
-FLOOR_PX = 224.0
-WALL_X, DOOR_Y = 112.0, 49.0
 SPEED_PX = 5.0  # how far a unit action moves the dot
 FREE_PX = (22.0, 202.0)  # where the dot's center can be, walls and radius taken off
 WALL_HALF_PX = 13.0
-DOOR_HALF_PX = 14.0
 SUCCESS_PX, STRICT_PX = 16.0, 8.0
 
 
@@ -28,14 +39,8 @@ def success(state: Array, goal: Array) -> Array:
     return error(state, goal) < SUCCESS_PX
 
 
-def strict(states: Array, goal: Array) -> bool:
-    """Within 8 px, and never through the wall: swm checks where a step ends, not what it crosses."""
-    before, after = states[:-1], states[1:]
-    crosses = (before[:, 0] - WALL_X) * (after[:, 0] - WALL_X) < 0
-    share = (WALL_X - before[crosses, 0]) / (after[crosses, 0] - before[crosses, 0])
-    height = before[crosses, 1] + share * (after[crosses, 1] - before[crosses, 1])
-    through_the_door = bool((np.abs(height - DOOR_Y) <= DOOR_HALF_PX).all())
-    return through_the_door and bool((error(states[1:], goal) < STRICT_PX).any())
+def near(state: Array, goal: Array) -> Array:
+    return error(state, goal) < STRICT_PX
 
 
 def free_position(rng: np.random.Generator) -> Array:
@@ -108,6 +113,21 @@ def simulator(visuals: Mapping[str, Any]) -> Simulator:
     return TwoRoomSimulator(visuals)
 
 
+def swept_simulator(visuals: Mapping[str, Any]) -> Simulator:
+    from .swm_tworoom import SweptTwoRoomSimulator
+
+    return SweptTwoRoomSimulator(visuals)
+
+
+CLEAR_LEWM = ClearLewm(
+    moderate=Verdict(success),
+    strict=Verdict(near, route=swept_disk.valid_route),
+    at_rest=whole_state,  # the dot has no velocity
+    pairs=swept_disk.clean_pairs,
+    simulator=swept_simulator,
+)
+
+
 def _compact(preset: Any) -> Any:
     return replace(preset, world=changed(preset.world, steps=3200), training=changed(preset.training, steps=4500))
 
@@ -131,7 +151,7 @@ TASK = Task(
     error_unit="px",
     error=error,
     success=success,
-    strict=strict,
+    clear_lewm=CLEAR_LEWM,
     probe_names=("agent_x", "agent_y"),
     probe_unit="px of 224",
     probe=lambda state: state[..., :2],

@@ -80,7 +80,7 @@ def test_an_evaluation_grows_into_the_one_that_had_all_trials(bundle, tworoom_fi
         "--methods",
         "leplanner,random",
     ]
-    command += ["--replan", "5", "--protocol", "official", "--offset", "10", "--videos", "1"]
+    command += ["--replan", "5", "--protocol", "heldout", "--offset", "10", "--videos", "1"]
     small, whole = tmp_path / "grown", tmp_path / "whole"
     assert main([*command, "--trials", "2", "--out", str(small)]) == 0
     first, video = read_rows(small / "rows.jsonl"), next((small / "videos").glob("leplanner-*"))
@@ -114,3 +114,20 @@ def test_trials_of_other_data_do_not_grow(bundle, manifest, tworoom_file, tmp_pa
     assert main([*command, "--base", str(tmp_path / "empty")]) == 1
     assert "no dataset at" in capsys.readouterr().err
     assert (tmp_path / "manifest.json").read_bytes() == before
+
+
+def test_draws_that_do_not_continue_one_another_are_not_mixed(bundle, tworoom_file, tmp_path, capsys):
+    """Three official trials are not the first three of four."""
+    command = ["evaluate", "tworoom", "--bundle", str(bundle), "--methods", "no-op", "--protocol", "official"]
+    command += ["--data", str(tworoom_file), "--out", str(tmp_path)]
+    assert main([*command, "--trials", "4"]) == 0
+    before = (tmp_path / "manifest.json").read_bytes()
+    for other in ("3", "5"):
+        assert main([*command, "--trials", other]) == 1
+        assert "Ask for --trials 4, all that were drawn together, or choose another --out" in capsys.readouterr().err
+    assert (tmp_path / "manifest.json").read_bytes() == before
+    shutil.copytree(bundle, tmp_path / "brings")
+    shutil.copy(tmp_path / "manifest.json", tmp_path / "brings" / "manifest.json")
+    command = ["evaluate", "tworoom", "--bundle", str(tmp_path / "brings"), "--protocol", "official", "--trials", "3"]
+    assert main([*command, "--methods", "no-op", "--out", str(tmp_path / "new")]) == 1
+    assert "brings 4. Ask for --trials 4" in capsys.readouterr().err

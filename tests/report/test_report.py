@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from leplanner.artifacts import read_json, read_lines
+from leplanner.artifacts import read_json, read_lines, write_json
 from leplanner.control.methods import METHODS, MethodInputs, capability_table, methods_of
 from leplanner.evaluation.manifest import load_manifest
 from leplanner.evaluation.runner import EvaluationConfig, run_trial
 from leplanner.evaluation.videos import load_video, save_video
 from leplanner.report.browser import browsable, outcome
+from leplanner.report.comparison import comparison_tables
 from leplanner.report.page import write_page
 from leplanner.report.pictures import TARGET, outlined, sprite
-from leplanner.report.tables import counted_trials, read_evaluation
+from leplanner.report.tables import counted_trials, read_evaluation, show_rate
 from leplanner.tasks import TASKS
+from leplanner.zoo import shipped
 
 TRIALS, VIDEOS = 6, 2  # of `evaluated`
 
@@ -165,3 +168,28 @@ def test_commands_and_versions_stand_on_the_page(evaluated, tmp_path):
     page = write_page([tmp_path], tmp_path / "page.html").read_text()
     assert "leplanner evaluate tworoom &lt;b&gt;" in page
     assert summary["manifest"] in page
+
+
+@pytest.mark.parametrize("key", ["strict", "earlier_strict"])
+def test_results_from_before_clear_lewm_keep_their_figures_under_another_title(tmp_path, key):
+    """As a bundle's earlier evaluation says it, and as the shipped ones do."""
+    shipped_summary = read_json(shipped()["tworoom"] / "evaluation.json")
+    for method in shipped_summary["methods"]:
+        method["rates"][key] = method["rates"].pop("earlier_strict")
+    write_json(tmp_path / "summary.json", shipped_summary)
+    shutil.copy(shipped()["tworoom"] / "manifest.json", tmp_path / "manifest.json")
+    evaluation = read_evaluation(tmp_path)
+    assert evaluation.metrics["earlier_strict"] == "strict (earlier)"
+    assert "strict" not in evaluation.metrics
+    assert evaluation.methods[0].shown["earlier_strict"] == "99.5 (97-100)"
+
+
+@pytest.mark.parametrize("key", ["strict", "earlier_strict"])
+def test_so_do_comparisons(key):
+    report = read_json(Path(__file__).parents[2] / "docs/results/families-tworoom.json")
+    rows = [row for family in report["families"] for row in family["methods"]]
+    for row in rows:
+        row["rates"][key] = row["rates"].pop("earlier_strict")
+    (success,) = [sheet for sheet in comparison_tables(report) if sheet.name == "Success"]
+    assert success.figures == ("m", "n", "any time", "held 5 steps", "strict (earlier)")
+    assert success.sections[0][0][-1] == show_rate(rows[0]["rates"][key])

@@ -73,7 +73,7 @@ def test_the_required_fields_are_enough():
     states = np.array([[1.0, 2.0, 2.0], [0.0, 0.0, 0.0]])
     assert np.array_equal(task.probe(states), states)
     assert task.error(states, np.zeros(3)).tolist() == [3.0, 0.0]
-    assert (task.strict, task.correction, task.away, task.plan_view) == (None, None, None, None)
+    assert (task.clear_lewm, task.object_success, task.correction, task.away, task.plan_view) == (None,) * 5
 
 
 def test_bounds_are_one_number_for_all_dimensions_or_one_for_each():

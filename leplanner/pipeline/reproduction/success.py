@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...control.methods import METHODS
+from ...evaluation.metrics import METRICS
 from ...evaluation.runner import EvaluationConfig, TrialRow
 from ...execution.executor import make_executor
 from ..evaluating import Draw
@@ -19,7 +20,7 @@ def _success(reproduction: Reproduction) -> Facts:
         for row in evaluated.summaries
         if row.method == "leplanner"
     }
-    metrics = [name for name in ("any", "final", "held") if name in evaluated.summaries[0].rates]
+    metrics = list(evaluated.summaries[0].rates)
     rows = [
         (
             METHODS.get(row.method).title,
@@ -33,7 +34,7 @@ def _success(reproduction: Reproduction) -> Facts:
     table = sheet(
         f"Success with 95% Wilson intervals, manifest {evaluated.manifest.digest[:12]}",
         ("method", "replans"),
-        ("n", *metrics, "steps to success"),
+        ("n", *(METRICS.get(name).title for name in metrics), "steps to success"),
         rows,
     )
     curves = {name: _curve(rows) for name, rows in _by_label(evaluated.rows).items()}
