@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from support import CPU
 
 from leplanner.baselines.learned import LEARNED, BaselineTrainConfig, train_baseline
@@ -157,3 +158,18 @@ def test_a_world_without_what_a_method_needs_is_refused(name, common_inputs):
     assert not method.suits(common_inputs.planner.world)
     with pytest.raises(ValueError, match=rf"{name}.*{method.needs[0]}.*family 'lewm'.*leplanner world train"):
         method.make(common_inputs)
+
+
+@pytest.mark.parametrize("name", sorted(methods_of("search")))
+def test_a_search_imagines_from_the_frames_and_actions_that_ours_gets(name, inputs, monkeypatch):
+    policy, planner = METHODS.get(name).make(inputs)(None), inputs.planner
+    assert policy.frames == planner.model.context
+    seen = []
+    rollout = policy.counter.rollout
+    monkeypatch.setattr(policy.counter, "rollout", lambda *given: (seen.append(given), rollout(*given))[1])
+    request = request_for(planner, slice(0, 1))
+    policy.decide(request)
+    assert seen
+    for context, past_blocks, _ in seen:
+        assert torch.equal(context, request.problem.context.expand_as(context))
+        assert torch.equal(past_blocks, request.problem.past_blocks.expand_as(past_blocks))

@@ -61,10 +61,8 @@ def test_all_of_a_test_set_is_held_out():
     for protocol in ("heldout", "nontrivial"):
         drawn = draw_manifest(DOT, test, 40, 0, protocol, **settings)
         assert not is_validation(np.array([trial.episode for trial in drawn.trials])).all()
-    assert (
-        len(draw_manifest(DOT, replace(dots(episodes=3), meta={"config": {"split": "test"}}), 9, 0, **settings).trials)
-        == 9
-    )
+    few = replace(dots(episodes=3), meta={"config": {"split": "test"}})
+    assert len(draw_manifest(DOT, few, 9, 0, **settings).trials) == 9
 
 
 # official
