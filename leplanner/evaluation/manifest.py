@@ -76,8 +76,7 @@ def draw_manifest(
     """official: from all episodes; heldout: from validation episodes; nontrivial: those, without pairs that are solved
     at the start or by the no-op policy."""
     protocol = match_name("protocol", protocol, PROTOCOLS)
-    if episodes.states is None:
-        raise ValueError("Trials need the physical state, but the dataset has no 'state' column.")
+    states = episodes.need_states("Trials are set up from physical states")
     if offset % episodes.steps_per_row:
         raise ValueError(
             f"The goal offset {offset} is not a multiple of the {episodes.steps_per_row} actions "
@@ -101,7 +100,7 @@ def draw_manifest(
         for row in rows:
             if len(trials) == count:
                 break
-            start, goal = episodes.states[row], episodes.states[row + ahead]
+            start, goal = states[row], states[row + ahead]
             if sim is not None and (task.success(start, goal) or no_op_succeeds(task, sim, start, goal, budget)):
                 continue
             trials.append(_trial(len(trials), episodes, int(row), ahead, block, context))

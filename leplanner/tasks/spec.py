@@ -91,6 +91,8 @@ class Task:
         None  # (T+1, S) the start, which does not count, and what follows; (S,) goal
     )
     state_columns: tuple[tuple[str, ...], ...] = ()  # layouts of released datasets, each concatenating to `state`
+    # what a dataset calls its columns, where not as we do: see `data.formats.rename_columns`
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     probe: Callable[[Array], Array] = whole_state  # (..., S) -> (..., P); what a frame shows of the state
     probe_names: tuple[str, ...] = ()
     probe_unit: str = ""
