@@ -152,7 +152,7 @@ def train_baseline(
     inputs = {"encoder": world.encoder_digest, "data": cache.data_digest}
     identity = [name, dataclasses.asdict(settings), dataclasses.asdict(config), inputs]
     every_row = model.network.needs_deadline
-    if every_row and train.table.stride > 1:  # else a row is a block, and nothing has changed since there was no choice
+    if every_row and train.table.stride > 1:  # where a row is a block, trainings from before can be continued
         identity.append("every row")
     state = TrainState(model, optim, runtime or Runtime(), digest_json(identity))
     fixed = draw_transitions(held_out, np.random.default_rng(0), 1024, settings.max_offset, every_row=every_row)

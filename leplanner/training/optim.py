@@ -26,7 +26,7 @@ class OptimConfig:
     warmup: float | None = None
     """share of the steps that warm up a one-cycle schedule; None: a constant learning rate"""
     clip: float | None = 1.0
-    """largest norm of the gradient; none: gradients are used as they are"""
+    """largest norm of the gradient; None: gradients are used as they are"""
     optimizer: str = "adamw"
     """adamw, or muon for the weight matrices of linear layers: fewer steps, each a little longer"""
     seed: int = 0
