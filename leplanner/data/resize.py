@@ -21,8 +21,7 @@ def resize_frames(frames: Array, size: int, resampling: str) -> Array:
     height, width = frames.shape[-3:-1]
     if (height, width) == (size, size):
         return np.ascontiguousarray(frames)
-    if height != width:
-        raise ValueError(f"Frames must be square, {size} x {size} pixels; got {height} x {width}. Crop them first.")
+    _check_square(height, width, size)
     flat = frames.reshape(-1, height, width, 3)
     resized = np.empty((len(flat), size, size, 3), np.uint8)
     for start in range(0, len(flat), CHUNK):
@@ -30,6 +29,11 @@ def resize_frames(frames: Array, size: int, resampling: str) -> Array:
         drawn = RESAMPLINGS[resampling](pixels, size).round().clamp(0, 255).byte()
         resized[start : start + CHUNK] = drawn.permute(0, 2, 3, 1).numpy()
     return resized.reshape(*frames.shape[:-3], size, size, 3)
+
+
+def _check_square(height: int, width: int, size: int) -> None:
+    if height != width:
+        raise ValueError(f"Frames must be square, {size} x {size} pixels; got {height} x {width}. Crop them first.")
 
 
 def _bilinear(pixels: Tensor, size: int) -> Tensor:
@@ -65,6 +69,8 @@ class ResizedFrames:
 
 def at_size(episodes: Episodes, size: int, resampling: str) -> Episodes:
     """The same dataset, its frames at this size."""
-    if tuple(episodes.frames.shape[1:3]) == (size, size):
+    height, width = episodes.frames.shape[1:3]
+    if (height, width) == (size, size):
         return episodes
+    _check_square(height, width, size)
     return replace(episodes, frames=ResizedFrames(episodes.frames, size, resampling))
