@@ -19,6 +19,7 @@ GROUPS = {  # option groups are named for fields of the code; readers want to kn
     "config options": "settings of this stage",
     "config.optim options": "optimization",
     "config.model options": "the density's network",
+    "named options": "names of columns",
     "compute options": "device and logging",
     "workers options": "processes",
     "shape options": "the planner's network",

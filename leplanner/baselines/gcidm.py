@@ -1,6 +1,7 @@
 """GC-IDM: a goal-conditioned inverse dynamics model, (z_t, z_goal, steps remaining) -> the next action.
 
-It replans every environment step and is given the deadline, as its paper does.
+It decides before every action and is given the deadline, and it learns triples (z_t, z_{t+h}, h) for every horizon h up
+to 50 actions. Where a dataset keeps only every f-th frame (`collect --every`), every f-th h is all that it holds.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class GCIDM(nn.Module):
         return self.out(x)
 
     def losses(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        predicted = self(batch["latent"], batch["goal"], batch["offset"] * self.block)
+        predicted = self(batch["latent"], batch["goal"], batch["horizon"])
         return {"loss": (predicted - batch["block"][:, : self.action_dim]).square().mean()}
 
     def blocks(self, latent: Tensor, goal: Tensor, remaining: Tensor) -> Tensor:

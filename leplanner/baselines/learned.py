@@ -42,7 +42,8 @@ READ_LATENTS = ("latent", "following", "goal")
 class LearnedBaseline:
     """A network, an `nn.Module` made from (latent size, block size A, actions in a block, config),
     with `losses(batch)`, `blocks(latent, goal, remaining)`, `clones` (its held-out error says how good
-    it is) and `needs_deadline`."""
+    it is) and `needs_deadline` (it is told how many actions remain, and so learns from goals at every row, not only
+    at the ends of blocks)."""
 
     name: str
     title: str
@@ -149,20 +150,26 @@ def train_baseline(
     with seeded(optim.seed):
         model = BaselineNetwork(baseline, settings, spec.latent, spec.actions.block_dim, spec.actions.block)
     inputs = {"encoder": world.encoder_digest, "data": cache.data_digest}
-    run = digest_json([name, dataclasses.asdict(settings), dataclasses.asdict(config), inputs])
-    state = TrainState(model, optim, runtime or Runtime(), run)
-    fixed = draw_transitions(held_out, np.random.default_rng(0), 1024, settings.max_offset)
+    identity = [name, dataclasses.asdict(settings), dataclasses.asdict(config), inputs]
+    every_row = model.network.needs_deadline
+    if every_row and train.table.stride > 1:  # where a row is a block, trainings from before can be continued
+        identity.append("every row")
+    state = TrainState(model, optim, runtime or Runtime(), digest_json(identity))
+    fixed = draw_transitions(held_out, np.random.default_rng(0), 1024, settings.max_offset, every_row=every_row)
+
+    def draw(rng: np.random.Generator, step: int) -> Transitions:
+        return draw_transitions(train, rng, optim.batch, settings.max_offset, settings.random_goals, every_row)
 
     def look() -> dict[str, float]:
         with torch.no_grad():
             batch = _tensors(fixed, state.device)
-            predicted = model.blocks(batch["latent"], batch["goal"], batch["offset"] * spec.actions.block)
+            predicted = model.blocks(batch["latent"], batch["goal"], batch["horizon"])
             return {"held_out_error": (predicted - batch["block"][:, : predicted.shape[1]]).square().mean().item()}
 
     metrics = train_loop(
         state,
         out,
-        draw=lambda rng, step: draw_transitions(train, rng, optim.batch, settings.max_offset, settings.random_goals),
+        draw=draw,
         losses=lambda batch, generator: model.losses(_tensors(batch, state.device)),
         validate=look,
         counted={"samples": optim.batch},
@@ -198,5 +205,5 @@ def load_baseline(folder: str | Path, world: World) -> LearnedPolicy:
 def _tensors(batch: Transitions, device: torch.device) -> dict[str, Tensor]:
     """`future`: 1 where the goal lies ahead in the same episode, which is what an actor learns from."""
     arrays = {field.name: getattr(batch, field.name) for field in dataclasses.fields(batch)}
-    arrays["future"] = batch.offset > 0
+    arrays["future"] = batch.horizon > 0
     return {name: torch.from_numpy(np.asarray(array, np.float32)).to(device) for name, array in arrays.items()}

@@ -16,24 +16,35 @@ class Transitions:
     block: Array  # (B, A) standardized, leaving it
     following: Array  # (B, D) the latent one block later
     goal: Array  # (B, D) a latent of the same episode, later; sometimes the following one, for values also another's
-    offset: Array  # (B,) blocks from latent to goal; 0 where the goal is of another episode
+    horizon: Array  # (B,) environment actions from latent to goal; 0 where the goal is of another episode
     reached: Array  # (B,) float: the goal is `following` itself
 
 
 def draw_transitions(
-    windows: PlanWindows, rng: np.random.Generator, count: int, max_offset: int, random_share: float = 0.0
+    windows: PlanWindows,
+    rng: np.random.Generator,
+    count: int,
+    max_offset: int,
+    random_share: float = 0.0,
+    every_row: bool = False,
 ) -> Transitions:
-    """Goals uniform over the next `max_offset` blocks of the episode; a share of them from anywhere."""
-    stride = windows.table.stride
+    """Goals uniform over the next `max_offset` blocks of the episode, at the ends of blocks or, with `every_row`, at
+    any row; a share of them from anywhere."""
+    table = windows.table
+    stride = table.stride
+    apart = 1 if every_row else stride  # rows between possible goals
     current = windows.current[rng.integers(len(windows.current), size=count)]
-    offset = 1 + (rng.random(count) * np.minimum(windows.future[current], max_offset)).astype(np.int64)
-    goal = current + stride * offset
+    ahead = np.minimum(windows.rows_ahead[current] // apart, max_offset * stride // apart)
+    rows = apart * (1 + (rng.random(count) * ahead).astype(np.int64))
     elsewhere = rng.random(count) < random_share
-    goal = np.where(elsewhere, windows.current[rng.integers(len(windows.current), size=count)], goal)
-    offset = np.where(elsewhere, 0, offset)
-    latent, following, reached = (
-        windows.latents[rows].astype(np.float32) for rows in (current, current + stride, goal)
-    )
+    goal = np.where(elsewhere, windows.current[rng.integers(len(windows.current), size=count)], current + rows)
+    rows = np.where(elsewhere, 0, rows)
+    latent, following, reached = (windows.latents[at].astype(np.float32) for at in (current, current + stride, goal))
     return Transitions(
-        latent, windows.table.leaving(current), following, reached, offset, (offset == 1).astype(np.float32)
+        latent,
+        table.leaving(current),
+        following,
+        reached,
+        rows * table.steps_per_row,
+        (rows == stride).astype(np.float32),
     )

@@ -11,7 +11,7 @@ from ..pipeline.ablations import Ablation, Run, get_variants, run_ablation
 from ..pipeline.evaluating import Draw, find_manifest
 from ..report.terminal import ablation_table
 from ..worlds import load_world
-from .options import Choice, Comma, Compute, Flat, MaybePath, Out, Output, Workers, integers, preselect
+from .options import Choice, Columns, Comma, Compute, Flat, MaybePath, Out, Output, Workers, integers, preselect
 from .progress import bar, note
 
 
@@ -42,6 +42,7 @@ class Ablate:
     data: MaybePath = None
     """dataset to draw trials from (default: the test episodes in runs/TASK/test.h5, or without those the held-out
     episodes in runs/TASK/data.h5)"""
+    named: Annotated[Columns, Flat] = field(default_factory=Columns)
     latents: MaybePath = None
     """latent cache (default: runs/TASK/latents)"""
     density: MaybePath = None
@@ -62,7 +63,7 @@ class Ablate:
         return Ablate(choice, Compute(), Workers(), choice.preset.training.optim.steps)
 
     def run(self) -> None:
-        task, paths, preset = self.choice.spec, self.choice.paths, self.choice.preset
+        task, paths, preset = self.named.of(self.choice.spec), self.choice.paths, self.choice.preset
         preset = replace(preset, training=changed(preset.training, steps=self.steps))
         # a world finetuned on policy knows the plans of the reference and of no other variant
         first = paths.round(0) if paths.round(0).base.exists() else paths

@@ -11,7 +11,7 @@ from ..pipeline.paths import RunPaths
 from ..report.comparison import comparison_tables
 from ..tasks import find_task
 from ..worlds import FAMILIES
-from .options import Comma, Compute, Flat, MaybePath, MaybeStr, Out, Output, TaskName, Workers, names
+from .options import Columns, Comma, Compute, Flat, MaybePath, MaybeStr, Out, Output, TaskName, Workers, names
 from .progress import bar, errors
 
 
@@ -48,6 +48,7 @@ class Compare:
     """folder of the task's artifacts (default: runs/TASK)"""
     data: MaybePath = None
     """the dataset of all families (default: runs/TASK/data.h5, collected if it is missing)"""
+    named: Annotated[Columns, Flat] = field(default_factory=Columns)
     out: MaybePath = None
     """folder for the results (default: runs/TASK/comparison), with a folder of rows for each family"""
     trials: int = 200
@@ -65,7 +66,7 @@ class Compare:
     output: Out = field(default_factory=Output)
 
     def run(self) -> None:
-        task = find_task(self.task)
+        task = self.named.of(find_task(self.task))
         paths = RunPaths.of(task, self.base)
         rivals = find_rivals(task, names(self.families), self.scale, self.recipe, paths, self.effort)
         search, out = SearchBudget(self.samples, self.rounds, self.compile_search), self.out or paths.comparison

@@ -9,7 +9,7 @@ from typing import Annotated
 from ..artifacts import is_whole
 from ..pipeline.diagnosing import DiagnosisConfig, diagnose_bundle
 from ..report.terminal import diagnosis_tables
-from .options import Choice, Flat, MaybeBundle, MaybePath, Out, Output, preselect
+from .options import Choice, Columns, Flat, MaybeBundle, MaybePath, Out, Output, preselect
 from .progress import bar
 
 
@@ -30,6 +30,7 @@ class Diagnose:
     """a shipped task's name, a bundle folder or a Hugging Face id (default: runs/TASK/planner, else the shipped one)"""
     data: MaybePath = None
     """the dataset to draw trials from (default: runs/TASK/data.h5)"""
+    named: Annotated[Columns, Flat] = field(default_factory=Columns)
     latents: MaybePath = None
     """frames encoded by the bundle's world, for problems in imagination: leplanner cache
     (default: runs/TASK/latents)"""
@@ -47,7 +48,7 @@ class Diagnose:
         return Diagnose(preselect(words), DiagnosisConfig())
 
     def run(self) -> None:
-        task, paths = self.choice.spec, self.choice.paths
+        task, paths = self.named.of(self.choice.spec), self.choice.paths
         decoder = self.decoder or (paths.decoder if is_whole(paths.decoder) else None)
         out = self.out or paths.diagnostics
         diagnosis = diagnose_bundle(

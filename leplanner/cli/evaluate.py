@@ -20,6 +20,7 @@ from ..planner.planner import load_bundle
 from ..report.terminal import evaluation_tables, latency_table, sweep_table
 from .options import (
     Choice,
+    Columns,
     Comma,
     Flat,
     MaybeBundle,
@@ -80,6 +81,7 @@ class Evaluate:
     """draw trials from this dataset, also where the bundle brings its own (default: the bundle's trials if they are of
     this protocol, offset, budget and seed; else drawn from the test episodes in runs/TASK/test.h5, or without those
     from the held-out episodes in runs/TASK/data.h5)"""
+    named: Annotated[Columns, Flat] = field(default_factory=Columns)
     baselines: MaybePath = None
     """folder of trained baselines (default: runs/TASK/baselines)"""
     out: MaybePath = None
@@ -108,7 +110,7 @@ class Evaluate:
         return Evaluate(preselect(words), Workers())
 
     def run(self) -> int:
-        task, paths = self.choice.spec, self.choice.paths
+        task, paths = self.named.of(self.choice.spec), self.choice.paths
         protocol = PROTOCOLS.get(self.protocol).name
         history = match_name("history", self.history, ("padded", "real"))
         if self.trials < 1 or (self.search_trials is not None and self.search_trials < 1):

@@ -13,6 +13,7 @@ from rich.table import Table
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from ..artifacts.files import plain
+from ..data.formats import rename_columns
 from ..execution.executor import Executor, make_executor
 from ..pipeline.paths import RunPaths
 from ..pipeline.presets import Preset, default_recipe, get_preset
@@ -91,6 +92,16 @@ class Choice:
     def checked(self, folder: Path) -> Path:
         """Of a world or bundle; not of another family than the one that was typed."""
         return check_family(folder, self.family)
+
+
+@dataclass(frozen=True)
+class Columns:
+    columns: Annotated[str, _QUIET, arg(metavar="OURS=THEIRS")] = ""
+    """what the dataset calls its columns, where not as we or its task do: pixels=image,state=qpos+qvel"""
+
+    def of(self, task: Task) -> Task:
+        """The task, for such a dataset."""
+        return rename_columns(task, self.columns)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,21 @@ from ..pipeline.paths import RunPaths
 from ..pipeline.presets import default_recipe
 from ..pipeline.reproduction import PAGE, ReproduceOptions, plan_reproduction, reproduce
 from ..tasks import find_task
-from .options import Comma, Compute, Flat, MaybePath, MaybeStr, Out, Output, TaskName, Workers, integers, names, span
+from .options import (
+    Columns,
+    Comma,
+    Compute,
+    Flat,
+    MaybePath,
+    MaybeStr,
+    Out,
+    Output,
+    TaskName,
+    Workers,
+    integers,
+    names,
+    span,
+)
 from .progress import bar, errors
 
 
@@ -55,6 +69,7 @@ class Reproduce:
     """a released checkpoint (folder or Hugging Face id) to use instead of training a world; needs --data"""
     data: MaybePath = None
     """a dataset to use instead of collecting one; trials are then from its held-out episodes"""
+    named: Annotated[Columns, Flat] = field(default_factory=Columns)
     base: MaybePath = None
     """folder of the task's artifacts (default: runs/TASK)"""
     trials: int = ReproduceOptions.trials
@@ -78,7 +93,7 @@ class Reproduce:
     output: Out = field(default_factory=Output)
 
     def run(self) -> None:
-        task = find_task(self.task)
+        task = self.named.of(find_task(self.task))
         options = ReproduceOptions(
             world=self.world,
             data=self.data,

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from ..pipeline.run import RunOptions, plan_run
 from ..pipeline.stage import run_stages
-from .options import Choice, Compute, Flat, MaybePath, MaybeStr, Out, Output, Workers, preselect
+from .options import Choice, Columns, Compute, Flat, MaybePath, MaybeStr, Out, Output, Workers, preselect
 from .progress import bar, errors, note
 
 
@@ -36,6 +36,7 @@ class Run:
     """a released checkpoint (folder or Hugging Face id) to use instead of training a world; needs --data"""
     data: MaybePath = None
     """a dataset to use instead of collecting one; with --world, the one that it was trained on"""
+    named: Annotated[Columns, Flat] = field(default_factory=Columns)
     out: MaybePath = None
     """folder for everything (default: runs/TASK)"""
     trials: int = 200
@@ -54,7 +55,7 @@ class Run:
         choice, runtime, executor = self.choice, self.compute.runtime, self.workers.executor
         paths = type(choice.paths)(self.out) if self.out else choice.paths
         options = RunOptions(self.world, self.data, self.trials, self.search_trials, self.offset)
-        plan = plan_run(choice.spec, choice.preset, paths, options, runtime, executor, bar)
+        plan = plan_run(self.named.of(choice.spec), choice.preset, paths, options, runtime, executor, bar)
         made: list[Any] = []
 
         def on_result(result: Any) -> None:

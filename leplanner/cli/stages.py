@@ -16,6 +16,7 @@ from ..planner.train import PlannerTrainConfig
 from ..report.terminal import arrival_table
 from .options import (
     Choice,
+    Columns,
     Comma,
     Compute,
     Flat,
@@ -54,7 +55,7 @@ class Collect:
     policy: MaybeBundle = None
     """a bundle that acts instead of the behavior policy: a shipped task's name, a folder or a Hugging Face id"""
     data: MaybePath = None
-    """with --policy, the dataset to start from and to add to (default: runs/TASK/data.h5)"""
+    """with --policy, the dataset to start from and to add to, one that was collected (default: runs/TASK/data.h5)"""
     out: MaybePath = None
     """the file to make (default: runs/TASK/data.h5; runs/TASK/on_policy.h5 with --policy, runs/TASK/test.h5 with
     --split test)"""
@@ -90,6 +91,7 @@ class Cache:
     """instead of --world, the world of a shipped task's name, a bundle folder or a Hugging Face id"""
     data: MaybePath = None
     """dataset (default: runs/TASK/data.h5)"""
+    named: Annotated[Columns, Flat] = field(default_factory=Columns)
     out: MaybePath = None
     """cache folder (default: runs/TASK/latents)"""
     known: MaybePath = None
@@ -103,7 +105,7 @@ class Cache:
         return Cache(preselect(words), Compute())
 
     def run(self) -> None:
-        task, paths = self.choice.spec, self.choice.paths
+        task, paths = self.named.of(self.choice.spec), self.choice.paths
         world = stages.world_of(task, self.world or paths.latest_world, self.bundle, self.choice.family)
         data, out, runtime = self.data or paths.data, self.out or paths.latents, self.compute.runtime
         self.output.show_made(stages.cache_latents(task, world, data, out, self.known, self.batch, runtime, bar))
@@ -249,6 +251,7 @@ class Decoder:
     runs/TASK/planner, else the shipped one)"""
     data: MaybePath = None
     """frames to learn from (default: runs/TASK/data.h5)"""
+    named: Annotated[Columns, Flat] = field(default_factory=Columns)
     out: MaybePath = None
     """folder to make (default: runs/TASK/decoder)"""
     output: Out = field(default_factory=Output)
@@ -259,7 +262,7 @@ class Decoder:
         return Decoder(choice, choice.preset.decoder, Compute())
 
     def run(self) -> None:
-        task, paths = self.choice.spec, self.choice.paths
+        task, paths = self.named.of(self.choice.spec), self.choice.paths
         bundle = str(paths.latest_bundle(task, self.bundle))
         world = stages.world_of(task, paths.latest_world, bundle, self.choice.family)
         data: Path = self.data or paths.data

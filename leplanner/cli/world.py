@@ -18,6 +18,7 @@ from ..worlds.probe import probe_world
 from ..worlds.train import WorldTrainConfig
 from .options import (
     Choice,
+    Columns,
     Compute,
     Flat,
     MaybeFloats,
@@ -46,6 +47,7 @@ class WorldTrain:
     objective: Any
     data: MaybePath = None
     """HDF5 or Lance dataset (default: runs/TASK/data.h5)"""
+    named: Annotated[Columns, Flat] = field(default_factory=Columns)
     out: MaybePath = None
     """folder for weights, checkpoint and metrics (default: runs/TASK/world)"""
     output: Out = field(default_factory=Output)
@@ -64,7 +66,9 @@ class WorldTrain:
         choice, paths, preset = self.choice, self.choice.paths, self.choice.preset
         data, out, runtime = self.data or paths.data, self.out or paths.world, self.compute.runtime
         network = (preset.family, self.network, self.objective, self.config)
-        self.output.show_made(stages.make_world(choice.spec, data, *network, out, preset.block, runtime, bar))
+        self.output.show_made(
+            stages.make_world(self.named.of(choice.spec), data, *network, out, preset.block, runtime, bar)
+        )
 
 
 @dataclass(frozen=True)
@@ -111,11 +115,12 @@ class WorldProbe:
     """a world folder"""
     data: MaybePath = None
     """the dataset it was trained on (default: runs/TASK/data.h5)"""
+    named: Annotated[Columns, Flat] = field(default_factory=Columns)
     output: Out = field(default_factory=Output)
 
     def run(self) -> None:
         world = load_world(self.folder)
-        task = get_task(world.spec.task)
+        task = self.named.of(get_task(world.spec.task))
         report = probe_world(world, task, open_episodes(self.data or RunPaths.of(task).data, task))
         line = f"unit: {report.unit}; one-step error: {report.one_step_error:.2%} of copying the last latent"
         self.output.show(dataclasses.asdict(report), probe_table(report, task.title), line)
@@ -139,6 +144,7 @@ class WorldImport:
     """the world family it belongs to"""
     data: MaybePath = None
     """the dataset it was trained on, for the action statistics"""
+    named: Annotated[Columns, Flat] = field(default_factory=Columns)
     action_mean: MaybeFloats = None
     """instead of --data, the mean of each action dimension"""
     action_std: MaybeFloats = None
@@ -148,7 +154,7 @@ class WorldImport:
     output: Out = field(default_factory=Output)
 
     def run(self) -> None:
-        task, mean, std = find_task(self.task), self.action_mean, self.action_std
+        task, mean, std = self.named.of(find_task(self.task)), self.action_mean, self.action_std
         if self.data is None and (mean is None or std is None):
             raise ValueError(
                 "Importing needs the action statistics: give --data FILE, or --action-mean and --action-std."

@@ -212,12 +212,13 @@ class Controller:
         return frames
 
     def _pictures(self, value: Any) -> tuple[Array, bool]:
-        return read_pictures(value, self.world.spec.frame_size, self.resize)
+        spec = self.world.spec
+        return read_pictures(value, spec.frame_size, self.resize, spec.resampling)
 
     def _goal_latent(self, goal: Goal) -> tuple[Tensor, bool]:
         """(B, *Z), and whether one goal was given rather than a batch."""
         if isinstance(goal, DatasetRow):
-            return self.encode(read_frames(goal.episodes, np.array([goal.row]))), True
+            return self.encode(read_frames(self.world.spec.sized(goal.episodes), np.array([goal.row]))), True
         if isinstance(goal, Tensor) and self._is_latent(goal):
             latents = torch.as_tensor(goal, dtype=torch.float32, device=self.world.device).clone()
             if not latents.isfinite().all():

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from ..core.actions import Array
+from ..data.resize import resize_frames
 
 
-def read_pictures(value: Any, size: int, resize: bool = False) -> tuple[Array, bool]:
+def read_pictures(value: Any, size: int, resize: bool = False, resampling: str = "area") -> tuple[Array, bool]:
     """One picture or a batch -> frames (B, size, size, 3), and whether it was one.
 
     Takes a path, a PIL image, or an array or tensor with three color channels, first or last, in uint8 or as floats
-    from 0 to 1. With `resize`, squares of another size are averaged to the one that is needed.
+    from 0 to 1. With `resize`, squares of another size are brought to the one that is needed.
     """
     if isinstance(value, str | Path):
         value = _open(Path(value))
@@ -29,7 +29,7 @@ def read_pictures(value: Any, size: int, resize: bool = False) -> tuple[Array, b
         return (pictures[None], True) if pictures.ndim == 3 else (pictures, False)
     single = pictures.ndim == 3
     frames = _as_uint8(_channels_last(pictures[None] if single else pictures))
-    return _sized(frames, size, resize), single
+    return _sized(frames, size, resize, resampling), single
 
 
 def _open(path: Path) -> Any:
@@ -71,20 +71,11 @@ def _as_uint8(frames: Array) -> Array:
     return np.round(frames * 255.0).astype(np.uint8)
 
 
-def _sized(frames: Array, size: int, resize: bool) -> Array:
+def _sized(frames: Array, size: int, resize: bool, resampling: str) -> Array:
     height, width = frames.shape[1:3]
-    if (height, width) == (size, size):
-        return np.ascontiguousarray(frames)
-    if height != width:
-        raise ValueError(f"Frames must be square, {size} x {size} pixels; got {height} x {width}. Crop them first.")
-    if not resize:
+    if height == width != size and not resize:
         raise ValueError(
             f"Frames must be {size} x {size} pixels; got {height} x {width}. Render at that size, or let them be "
             "resized: leplanner.load(..., resize=True)."
         )
-    pixels = torch.as_tensor(np.ascontiguousarray(frames)).permute(0, 3, 1, 2).float()
-    if height > size:
-        pixels = torch.nn.functional.interpolate(pixels, size=(size, size), mode="area")
-    else:
-        pixels = torch.nn.functional.interpolate(pixels, size=(size, size), mode="bilinear", align_corners=False)
-    return pixels.round().clamp(0, 255).byte().permute(0, 2, 3, 1).contiguous().numpy()
+    return resize_frames(frames, size, resampling)

@@ -98,10 +98,7 @@ def _opened(bundle: str, data: Path) -> tuple[Planner, Episodes, Array]:
     planner = load(bundle)
     spec = planner.world.spec
     episodes = open_episodes(data, get_task(spec.task), in_memory=False)
-    if episodes.states is None:
-        raise ValueError(
-            f"{data} holds no states, so no episode can start where one of its rows was. Collect data with states."
-        )
+    episodes.need_states(f"Episodes start where a row of {data} was")
     train, _ = split(episodes)
     starts = episodes.episode_rows(train, ahead=episodes.rows_per_block(spec.actions.block))
     return planner, episodes, starts

@@ -37,6 +37,7 @@ class Episodes:
     meta: dict[str, Any] = field(default_factory=dict)
     # (E, 2) of on-policy episodes: the rows it started from and was steered to; -1 where the behavior policy acted
     goal_rows: Array | None = None
+    columns: tuple[str, ...] = ()  # that the file has, to be named where one is missing
 
     def __repr__(self) -> str:
         return (
@@ -61,6 +62,16 @@ class Episodes:
     def by_planner(self) -> Array:
         """(E,) bool: episodes that a planner steered towards a goal."""
         return np.zeros(len(self.starts), bool) if self.goal_rows is None else self.goal_rows[:, 1] >= 0
+
+    def need_states(self, purpose: str) -> Array:
+        """The physical states, or an error that says how they can be found."""
+        if self.states is None:
+            found = f" (it has {', '.join(self.columns)})" if self.columns else ""
+            raise ValueError(
+                f"{purpose}, but the dataset has no physical states: no column is one that the task knows{found}. Name "
+                "the column, or those that make it up: --columns state=NAME, or state=NAME+NAME."
+            )
+        return self.states
 
     def rows_per_block(self, block: int) -> int:
         if block % self.steps_per_row:

@@ -47,6 +47,7 @@ class BlockTable:
 
     def __init__(self, episodes: Episodes, actions: ActionSpec):
         self.stride = episodes.rows_per_block(actions.block)
+        self.steps_per_row = episodes.steps_per_row
         self.actions = actions.standardize(episodes.actions).reshape(episodes.rows, -1)
         self.zero = actions.zero_block()
         last = episodes.starts + episodes.lengths - 1
@@ -121,7 +122,8 @@ class PlanWindows:
                 f"No planning sample fits: none of {len(chosen)} episodes has {stride + 1} rows. "
                 "Collect more or longer episodes."
             )
-        self.history, self.future = _blocks_around(episodes, stride)
+        behind, self.rows_ahead = _rows_around(episodes)
+        self.history, self.future = behind // stride, self.rows_ahead // stride  # whole blocks
         self.by_planner = np.repeat(episodes.by_planner, episodes.lengths)  # by row
         if recovery_prob:
             self.missed, self.missed_goals = self._find_missed(episodes, chosen)
@@ -281,8 +283,8 @@ def _joined(one: PlanBatch, other: PlanBatch) -> PlanBatch:
     return PlanBatch(*(np.concatenate(list(part)) for part in parts))
 
 
-def _blocks_around(episodes: Episodes, stride: int) -> tuple[Array, Array]:
-    """For every row, how many whole blocks of its episode lie behind and ahead."""
+def _rows_around(episodes: Episodes) -> tuple[Array, Array]:
+    """For every row, how many rows of its episode lie behind and ahead."""
     within = np.arange(episodes.rows) - np.repeat(episodes.starts, episodes.lengths)
     length = np.repeat(episodes.lengths, episodes.lengths)
-    return within // stride, (length - 1 - within) // stride
+    return within, length - 1 - within

@@ -26,15 +26,15 @@ from ..core.latent import LatentSpec
 
 @dataclass(frozen=True)
 class DensityConfig:
-    """The mixture's sizes: the paper's. Where it emits logarithms of deviations, this adds a
-    positive number to `min_std`."""
+    """The mixture. Without a preset the paper's."""
 
     components: int = 16
     """Gaussians in the mixture"""
     width: int = 256
     """of the hidden layer"""
-    min_std: float = 0.05
-    """least deviation in standardized units: a component on repeated equal actions must not become a spike"""
+    min_std: float = 0.0
+    """least deviation in standardized units, so that a component on repeated equal actions does not become a spike. 0,
+    as in the paper: there is none, and the network emits logarithms of deviations"""
 
 
 class MixtureDensity(nn.Module):
@@ -56,7 +56,8 @@ class MixtureDensity(nn.Module):
         """(..., N, *Z) -> a distribution over blocks (..., A)."""
         m, a = self.config.components, self.block_dim
         logits, means, spreads = self.net(self.reader(context).flatten(-2)).float().split([m, m * a, m * a], dim=-1)
-        std = self.config.min_std + nn.functional.softplus(spreads)
+        floor = self.config.min_std
+        std = floor + nn.functional.softplus(spreads) if floor else spreads.exp()
         shape = (m, a)
         components = Independent(Normal(means.unflatten(-1, shape), std.unflatten(-1, shape), validate_args=False), 1)
         return MixtureSameFamily(Categorical(logits=logits, validate_args=False), components, validate_args=False)

@@ -23,11 +23,12 @@ from .mixture import Density, DensityConfig, MixtureDensity, load_density, save_
 
 @dataclass(frozen=True)
 class DensityTrainConfig:
-    """How the density is fitted. As in the paper: Adam, a constant rate, 4000 steps; the clip only stops accidents."""
+    """How the density is fitted. Without a preset as in the paper: Adam (AdamW without decay), a constant rate, 4000
+    steps, no clipping."""
 
     model: DensityConfig = field(default_factory=DensityConfig)
     optim: OptimConfig = field(
-        default_factory=lambda: OptimConfig(steps=4000, batch=256, learning_rate=1e-3, clip=100.0, precision="fp32")
+        default_factory=lambda: OptimConfig(steps=4000, batch=256, learning_rate=1e-3, clip=None, precision="fp32")
     )
     quantile: float = 0.95
     """of held-out scores: blocks above it count as unsupported"""

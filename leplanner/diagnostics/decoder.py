@@ -166,6 +166,7 @@ def train_decoder(
 ) -> Decoder:
     """Train to `out`, or continue the run that `out` holds."""
     _check_shape(shape, world)
+    episodes = world.spec.sized(episodes)
     settings = [dataclasses.asdict(part) for part in (shape, config)]
     run = digest_json([*settings, world.encoder_digest, episodes.digest])
     if is_whole(out):

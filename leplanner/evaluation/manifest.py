@@ -75,8 +75,7 @@ def draw_manifest(
     """Of the protocol's trials, the first `count` that this seed draws from the episodes."""
     drawn_by = PROTOCOLS.get(protocol)
     task = drawn_by.adapt(task)
-    if episodes.states is None:
-        raise ValueError("Trials need the physical state, but the dataset has no 'state' column.")
+    episodes.need_states("Trials are set up from physical states")
     if offset % episodes.steps_per_row:
         raise ValueError(
             f"The goal offset {offset} is not a multiple of the {episodes.steps_per_row} actions "

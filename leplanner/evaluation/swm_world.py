@@ -79,16 +79,16 @@ def evaluate_arguments(task: Task, episodes: Episodes, count: int, offset: int =
     """What `World.evaluate` takes: for each of the first `count` episodes that has one, the first start whose goal,
     `offset` actions later in the data, is not reached already."""
     setup, ahead = _setup(task), offset // episodes.steps_per_row
-    if episodes.states is None or offset % episodes.steps_per_row:
+    states = episodes.need_states("Trials are set up from physical states")
+    if offset % episodes.steps_per_row:
         raise ValueError(
-            f"Trials {offset} actions long need states, and rows that divide them; the dataset has "
-            f"{'no states' if episodes.states is None else f'{episodes.steps_per_row} actions a row'}. "
-            f"Collect one with: leplanner collect {task.name}"
+            f"Trials {offset} actions long need rows that divide them; the dataset has {episodes.steps_per_row} "
+            f"actions a row. Collect one with: leplanner collect {task.name}"
         )
     chosen: list[tuple[int, int]] = []
     for number in range(len(episodes.starts)):
         rows = episodes.episode_rows(np.array([number]), ahead)
-        apart = rows[~task.success(episodes.states[rows], episodes.states[rows + ahead])]
+        apart = rows[~task.success(states[rows], states[rows + ahead])]
         if len(apart) and len(chosen) < count:
             chosen.append((number, int(apart[0] - episodes.starts[number])))
     if len(chosen) < count:

@@ -43,7 +43,7 @@ RESULT, ABLATION = "result.json", "ablation.json"
 SHOWN = {"success": HEADLINE, "held": "held"}  # columns of the table, and their metrics
 SECONDS_BETWEEN_LOOKS = 5.0
 PROBLEMS = 256  # held-out, to look at in imagination
-PATH_WEIGHT = 0.25  # alpha of the fixed-terminal variant with a path loss
+PATH_WEIGHT = 0.25  # alpha of the fixed-terminal variant with a path loss, for which the paper gives no value
 FIT_TRIALS = 20  # for the fixed point of the closed loop
 
 

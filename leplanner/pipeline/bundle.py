@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from ..artifacts import atomic_path, read_json
@@ -11,7 +12,7 @@ from ..data.formats import open_episodes
 from ..evaluation.manifest import Manifest, load_manifest, save_manifest
 from ..planner.planner import load_bundle
 from ..report.card import Making, model_card
-from ..tasks import get_task
+from ..tasks import Task
 from ..worlds import WorldSpec
 from .evaluating import Draw, new_manifest
 
@@ -19,7 +20,7 @@ EASY = Draw(trials=10, seed=7, protocol="nontrivial", offset=15, budget=50)  # a
 CARD = "README.md"
 
 
-def make_bundle(planner: Path, evaluation: Path, data: Path, making: Making, out: Path) -> Path:
+def make_bundle(task: Task, planner: Path, evaluation: Path, data: Path, making: Making, out: Path) -> Path:
     """From a trained planner's folder and the folder of its evaluation. Files of an earlier bundle are replaced one by
     one, the config last; whatever else the folder holds stays."""
     trained = load_bundle(planner)
@@ -34,7 +35,8 @@ def make_bundle(planner: Path, evaluation: Path, data: Path, making: Making, out
             f"{summary['errors']} trials of {evaluation} raised. Run the evaluation again, then make the bundle."
         )
     out.mkdir(parents=True, exist_ok=True)
-    easy = _easy_trials(out, trained.world.spec, data)
+    easy = _easy_trials(task, out, trained.world.spec, data)
+    making = replace(making, frames_px=open_episodes(data, task, in_memory=False).frames.shape[1])
     _write_card(out, model_card(planner, evaluation, making))
     weights = {path.name for path in planner.glob("*.safetensors")}
     (out / "config.json").unlink(missing_ok=True)  # until it is there again the folder is not whole
@@ -64,10 +66,9 @@ def _write_card(out: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def _easy_trials(earlier: Path, spec: WorldSpec, data: Path) -> Manifest:
+def _easy_trials(task: Task, earlier: Path, spec: WorldSpec, data: Path) -> Manifest:
     """Drawing them tries the no-op policy in the simulator, so an earlier bundle's are kept
     if they are of the same data."""
-    task = get_task(spec.task)
     expected = (task.name, EASY.protocol, EASY.offset, EASY.budget, EASY.seed)
     if (earlier / "easy.json").exists():
         known = load_manifest(earlier / "easy.json")

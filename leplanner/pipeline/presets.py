@@ -121,24 +121,34 @@ class Preset:
         return replace(self.collect, episodes=episodes, steps=10 * self.block)
 
 
+# of a training, what a scale may choose in every recipe: how much of it there is, and how it is computed and stored
+OF_SCALE = ("steps", "batch", "precision", "half_weights", "validate_every", "checkpoint_minutes")
+
+
 def _paper_recipe(preset: Preset) -> Preset:
-    """The paper's objective, optimizer, curriculum and controller; the world without state labels, and not
-    finetuned."""
-    defaults = PlannerTrainConfig()
+    """The paper's objective, optimizer, curriculum, density and controller; the world without state labels, and not
+    finetuned. All defaults are the paper's."""
     return replace(
         preset,
         world=changed(preset.world, grounding=0.0),
         finetune=changed(preset.finetune, steps=0),
-        training=replace(
-            defaults, optim=replace(preset.training.optim, optimizer="adamw"), engine=preset.training.engine
-        ),
+        density=_as_default(DensityTrainConfig(), preset.density),
+        planner=replace(preset.planner, dropout=PlannerConfig().dropout),
+        training=replace(_as_default(PlannerTrainConfig(), preset.training), engine=preset.training.engine),
         on_policy=OnPolicyConfig(),
         controller="leplanner",
     )
 
 
+def _as_default(default: Any, scaled: Any) -> Any:
+    """A training with its defaults, at another's scale."""
+    return changed(default, **{name: getattr(scaled.optim, name) for name in OF_SCALE})
+
+
 def _best_recipe(preset: Preset) -> Preset:
-    return replace(preset, training=changed(preset.training, smooth_weight=3e-3))
+    """Smooth plans, and a density that neither repeated equal actions nor a strange batch can spoil."""
+    density = changed(preset.density, min_std=0.05, clip=100.0)
+    return replace(preset, training=changed(preset.training, smooth_weight=3e-3), density=density)
 
 
 def _paper_scale(task: Task, recipe: str, family: str) -> Preset:
@@ -194,7 +204,8 @@ def _tiny_scale(task: Task, recipe: str, family: str) -> Preset:
     """Everything in a minute: for tests and for seeing the pipeline run, not for results. Compact, made small."""
     preset = _compact_scale(task, recipe, family)
     often, on_policy = {"validate_every": 50}, preset.on_policy
-    density = changed(DensityTrainConfig(), steps=100, batch=64, components=4, width=32, **often)
+    few = {"steps": 100, "batch": 64, "components": 4, "width": 32, "half_weights": False}
+    density = changed(preset.density, **few, **often)
     training = changed(PlannerTrainConfig(), steps=100, batch=32, learning_rate=1e-3, precision="fp32", **often)
     tiny = replace(
         preset,
@@ -204,7 +215,7 @@ def _tiny_scale(task: Task, recipe: str, family: str) -> Preset:
         world=changed(preset.world, steps=200, batch=32, learning_rate=2e-3, **often),
         finetune=changed(preset.finetune, steps=min(100, preset.finetune.optim.steps), batch=32, **often),
         density=density,
-        planner=PlannerConfig(width=32, depth=1, heads=2, dropout=0.0),
+        planner=replace(preset.planner, width=32, depth=1, heads=2),
         training=replace(training, engine="plain"),
         baselines=changed(BaselineTrainConfig(), steps=50, batch=64, validate_every=25),
         decoder=changed(DecoderTrainConfig(), steps=100, batch=16, **often),

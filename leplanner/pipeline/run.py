@@ -13,7 +13,7 @@ import torch
 from ..artifacts import is_whole
 from ..control.methods import SearchBudget
 from ..data.collect import check_continues
-from ..data.formats import open_episodes
+from ..data.formats import columns_text, open_episodes
 from ..evaluation.manifest import default_budget, load_manifest
 from ..evaluation.runner import EvaluationConfig
 from ..execution.executor import Executor
@@ -165,7 +165,7 @@ def _measured(
             drawn_from.for_trials_only and load_manifest(paths.measured / MANIFEST).data_digest == drawn_from.digest
         )
         told = replace(making, test_episodes=len(drawn_from.starts) if tested else 0)
-        made = make_bundle(paths.planner, paths.measured, data, told, paths.bundle)
+        made = make_bundle(task, paths.planner, paths.measured, data, told, paths.bundle)
         size = sum(path.stat().st_size for path in made.iterdir())
         return Made(made, f"{size / 1e6:.1f} MB", {"bytes": size})
 
@@ -211,11 +211,9 @@ def _check(task: Task, preset: Preset, paths: RunPaths, options: RunOptions) -> 
     check_own_planner(preset)
     if options.world is None and not is_whole(paths.world):
         FAMILIES.get(preset.family).check_ready(preset.network)
-    if options.data is not None and open_episodes(options.data, task, in_memory=False).states is None:
-        raise ValueError(
-            f"{options.data} has no physical states, from which trials are set up: it can train a planner (leplanner "
-            "train), but a run ends with an evaluation. Give a dataset with a 'state' column."
-        )
+    if options.data is not None:
+        episodes = open_episodes(options.data, task, in_memory=False)
+        episodes.need_states(f"A run on {options.data} ends with an evaluation, which sets up trials from states")
 
 
 def _check_unmade(earlier: RunPaths, folder: RunPaths) -> None:
@@ -247,6 +245,7 @@ def _command(task: Task, preset: Preset, options: RunOptions) -> str:
     words += ["--effort", f"{preset.effort:g}"] if preset.effort != 1 else []
     words += ["--world", options.world] if options.world else []
     words += ["--data", options.data.name] if options.data else []
+    words += ["--columns", columns_text(task)] if task.columns else []
     defaults = RunOptions()
     for name in ("trials", "search_trials", "offset"):
         if getattr(options, name) != getattr(defaults, name):

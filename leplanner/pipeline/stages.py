@@ -16,7 +16,7 @@ from ..control.on_policy import OnPolicyCollector
 from ..core.actions import ActionSpec
 from ..data.cache import LatentCache, build_cache, open_cache
 from ..data.collect import CollectConfig, collect
-from ..data.episodes import action_statistics
+from ..data.episodes import Episodes, action_statistics
 from ..data.formats import open_episodes
 from ..density.mixture import Density, load_density
 from ..density.train import DensityTrainConfig, train_density
@@ -108,7 +108,12 @@ def make_world(
     with show(f"train world {task.name}", "steps") as update:
         note = _training(update, _noted("reconstruction", "prediction", "state", "held_out_error"))
         world = train_world(task, episodes, family, network, objective, config, out, block, runtime, note)
-    return Made(out, f"world {world.digest[:12]}", _trained(out, world.digest))
+    return Made(out, f"world {world.digest[:12]}{_if_resized(episodes, world)}", _trained(out, world.digest))
+
+
+def _if_resized(episodes: Episodes, world: World) -> str:
+    stored_px, px = episodes.frames.shape[1], world.spec.frame_size
+    return f", frames resized from {stored_px} to {px} px" if stored_px != px else ""
 
 
 def import_world(
@@ -170,9 +175,10 @@ def cache_latents(
 
     with show(f"cache {task.name}", "frames") as update:
         earlier = open_cache(known) if known else None
-        cache = build_cache(episodes, encode, world.latent, world.encoder_digest, out, earlier, batch, progress=update)
+        sized = world.spec.sized(episodes)
+        cache = build_cache(sized, encode, world.latent, world.encoder_digest, out, earlier, batch, progress=update)
     shape = "x".join(map(str, world.latent.shape))
-    line = f"{len(cache.latents)} latents of {shape}, {cache.latents.nbytes / 1e6:.1f} MB"
+    line = f"{len(cache.latents)} latents of {shape}, {cache.latents.nbytes / 1e6:.1f} MB{_if_resized(episodes, world)}"
     figures = {"latents": len(cache.latents), "shape": list(world.latent.shape), "bytes": cache.latents.nbytes}
     return Made(out, line, figures | {"encoder": world.encoder_digest, "data": cache.data_digest})
 

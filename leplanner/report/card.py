@@ -30,6 +30,7 @@ class Making:
     stages: dict[str, Path]  # title -> folder of a trained part, in order
     on_policy: tuple[Path, ...] = ()  # the data with what earlier planners collected, in order
     test_episodes: int = 0  # that the trials were drawn from; 0: they are from the data's held-out episodes
+    frames_px: int | None = None  # as they are stored, if that is known
 
 
 def model_card(bundle: Path, evaluation: Path, making: Making) -> str:
@@ -63,7 +64,8 @@ def model_card(bundle: Path, evaluation: Path, making: Making) -> str:
         "",
         f"`{making.command}`",
         "",
-        *(f"- {line}" for line in (_data(making.data), *_on_policy(making.on_policy), *_stages(making.stages))),
+        *(f"- {line}" for line in (_data(making.data), *_resized(config, making), *_on_policy(making.on_policy))),
+        *(f"- {line}" for line in _stages(making.stages)),
         f"- {_arrival(config)}",
         "",
         "## Limits",
@@ -128,6 +130,13 @@ def _data(file: Path) -> str:
                 "rest are held out."
             )
     return f"Data: {file.name}. 95 % of the episodes are for training planner and density, the rest are held out."
+
+
+def _resized(config: dict[str, Any], making: Making) -> list[str]:
+    spec, stored = WorldSpec.from_json(config["world"]), making.frames_px
+    if stored in (None, spec.frame_size):
+        return []
+    return [f"Frames of the data are {stored} px large, and were resized to {spec.frame_size} px ({spec.resampling})."]
 
 
 def _on_policy(files: tuple[Path, ...]) -> list[str]:

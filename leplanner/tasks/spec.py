@@ -123,6 +123,8 @@ class Task:
     object_success: Callable[[Array, Array], Array] | None = None  # as `success`, of what is moved alone
     clear_lewm: ClearLewm | None = None  # verdicts and trials `moderate` and `strict`
     state_columns: tuple[tuple[str, ...], ...] = ()  # layouts of released datasets, each concatenating to `state`
+    # what a dataset calls its columns, where not as we do: see `data.formats.rename_columns`
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     probe: Callable[[Array], Array] = whole_state  # (..., S) -> (..., P); what a frame shows of the state
     probe_names: tuple[str, ...] = ()
     probe_unit: str = ""

@@ -71,7 +71,8 @@ class TrainState:
         with seeded(int(seeds[1]), self.device), autocast(self.precision, self.device):  # the seed is dropout's
             terms = losses(torch.Generator().manual_seed(int(seeds[0])))
         terms["loss"].backward()
-        norm = nn.utils.clip_grad_norm_(self.module.parameters(), self.config.clip)
+        most = float("inf") if self.config.clip is None else self.config.clip
+        norm = nn.utils.clip_grad_norm_(self.module.parameters(), most)
         metrics: Metrics = {name: value.item() for name, value in terms.items()} | {"gradient_norm": norm.item()}
         if not np.isfinite(metrics["gradient_norm"]) or not np.isfinite(metrics["loss"]):
             raise FloatingPointError(

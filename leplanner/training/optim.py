@@ -25,8 +25,8 @@ class OptimConfig:
     """decoupled, as in AdamW"""
     warmup: float | None = None
     """share of the steps that warm up a one-cycle schedule; None: a constant learning rate"""
-    clip: float = 1.0
-    """largest norm of the gradient"""
+    clip: float | None = 1.0
+    """largest norm of the gradient; None: gradients are used as they are"""
     optimizer: str = "adamw"
     """adamw, or muon for the weight matrices of linear layers: fewer steps, each a little longer"""
     seed: int = 0

@@ -29,6 +29,8 @@ from ..core.actions import ActionSpec
 from ..core.dynamics import CAPABILITIES, capability
 from ..core.latent import LatentSpec
 from ..core.registry import Registry
+from ..data.episodes import Episodes
+from ..data.resize import at_size
 from .pretraining import Pretraining
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -155,6 +157,15 @@ class WorldSpec:
     @property
     def latent(self) -> LatentSpec:
         return LatentSpec(tuple(self.network.latent_shape))
+
+    @property
+    def resampling(self) -> str:
+        """How frames of another size are resized: as those that such an encoder is trained on were made."""
+        return getattr(getattr(self.network, "encoder", None), "resampling", "area")
+
+    def sized(self, episodes: Episodes) -> Episodes:
+        """A dataset with frames of the size that the encoder takes."""
+        return at_size(episodes, self.frame_size, self.resampling)
 
     def to_json(self) -> dict[str, Any]:
         return to_dict(self) | {"visuals": dict(self.visuals)}

@@ -22,6 +22,7 @@ class ProbeReport:
 
 
 def probe_world(world: World, task: Task, episodes: Episodes, max_rows: int = 16_000) -> ProbeReport:
+    episodes = world.spec.sized(episodes)
     train, held_out = split(episodes)
     rmse, spread, (train_rows, held_out_rows) = probe_rows(
         world.model, world.spec, task, episodes, train, held_out, max_rows

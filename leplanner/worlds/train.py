@@ -102,7 +102,7 @@ def train_world(
             )
         parts = TrainedParts(model, spec.latent.size, len(task.probe_names) if grounded else 0)
     spec = dataclasses.replace(spec, grounded=grounded)
-    _check_frames(episodes, spec)
+    episodes = spec.sized(episodes)
     windows = WorldWindows(episodes, train, actions, frames)
     validation = WorldWindows(episodes, held_out, actions, frames)
     targets = _probe_targets(task, episodes, train) if grounded else None
@@ -159,11 +159,7 @@ def _trains_encoder(model: Any) -> bool:
 
 
 def _probe_targets(task: Task, episodes: Episodes, train: np.ndarray) -> np.ndarray:
-    if episodes.states is None:
-        raise ValueError(
-            "Grounding needs the physical state, but the dataset has no 'state' column. Use --grounding 0."
-        )
-    values = task.probe(episodes.states)
+    values = task.probe(episodes.need_states("Grounding reads physical states (--grounding 0 does without)"))
     known = values[episodes.episode_rows(train)]
     return ((values - known.mean(axis=0)) / known.std(axis=0).clip(1e-6)).astype(np.float32)
 
@@ -177,11 +173,3 @@ def _probe_metrics(
         return {}
     rmse = probe_rows(model, spec, task, episodes, train, held_out, max_rows=1500)[0]
     return {f"probe_{name}": float(error) for name, error in zip(task.probe_names, rmse, strict=True)}
-
-
-def _check_frames(episodes: Episodes, spec: WorldSpec) -> None:
-    if tuple(episodes.frames.shape[1:3]) != (spec.frame_size, spec.frame_size):
-        raise ValueError(
-            f"The dataset's frames are {episodes.frames.shape[1]}x{episodes.frames.shape[2]} px, the world expects "
-            f"{spec.frame_size} px. Collect with --size {spec.frame_size}, or choose another scale."
-        )

@@ -97,14 +97,13 @@ def probe_latents(
 ) -> tuple[Array, Array, tuple[int, int]]:
     """Ridge regression from latents to the state, fitted on training episodes and measured on held-out ones: the error
     and the spread of each quantity, and how many rows each side had."""
-    if episodes.states is None:
-        raise ValueError("A probe needs the physical state, but the dataset has no 'state' column.")
+    states = episodes.need_states("A probe reads physical states")
     rng = np.random.default_rng(0)
     sides: list[tuple[Array, Array]] = []
     for chosen in (train, held_out):
         rows = np.sort(rng.permutation(episodes.episode_rows(chosen))[:max_rows])
         latents = np.reshape(latents_of(rows), (len(rows), -1))
-        sides.append((latents[:, _read_features(latents.shape[1])], task.probe(episodes.states[rows])))
+        sides.append((latents[:, _read_features(latents.shape[1])], task.probe(states[rows])))
     (x, y), (x_test, y_test) = sides
     strength = STRENGTH if len(x) >= MANY * x.shape[1] else best_strength(x, y)
     rmse = np.sqrt(np.square(ridge(x, y, strength)(x_test) - y_test).mean(axis=0))

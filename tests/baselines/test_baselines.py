@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from linear_world import ACTIONS, HORIZON, LATENT, LinearWorld, draw, make_model, problem_of
-from support import CPU
+from support import CPU, action_spec, synthetic_episodes
 
 from leplanner.baselines.learned import LEARNED, BaselineTrainConfig, load_baseline, train_baseline
 from leplanner.baselines.simple import NoOp, RandomPolicy, Replay
@@ -16,7 +16,7 @@ from leplanner.control.methods import METHODS, MethodInputs, SearchBudget, metho
 from leplanner.control.policy import PlannerPolicy, Request, imagined_distance
 from leplanner.core.config import changed
 from leplanner.core.problem import PlanProblem
-from leplanner.data.windows import plan_windows
+from leplanner.data.windows import PlanWindows, plan_windows
 
 SETTINGS = changed(BaselineTrainConfig(), steps=20, batch=32, validate_every=10)
 
@@ -97,11 +97,43 @@ def test_floors_and_replay():
 def test_transitions_are_the_datas(tiny_world, tiny_cache, rng):
     windows, _ = plan_windows(tiny_world, tiny_cache)
     batch = draw_transitions(windows, rng, 200, max_offset=4, random_share=0.25)
-    near = batch.offset == 1
+    near = batch.horizon == 5
     assert np.array_equal(batch.following[near], batch.goal[near])
     assert np.array_equal(batch.reached, near)
-    assert set(np.unique(batch.offset)) == {0, 1, 2, 3, 4}
-    assert 0.1 < np.mean(batch.offset == 0) < 0.4
+    assert set(np.unique(batch.horizon)) == {0, 5, 10, 15, 20}
+    assert 0.1 < np.mean(batch.horizon == 0) < 0.4
+
+
+def row_windows(rng, steps_per_row: int) -> PlanWindows:
+    """Latents that say which row they are of, in episodes whose actions do, too."""
+    episodes = synthetic_episodes(rng, lengths=(80, 33, 6), steps_per_row=steps_per_row)
+    latents = np.arange(episodes.rows, dtype=np.float32)[:, None]
+    return PlanWindows(latents, episodes, np.arange(3), action_spec(), context=3)
+
+
+def test_who_is_told_the_time_left_learns_every_horizon_that_the_data_holds(rng):
+    """Triples (z_t, z_{t+h}, h) and the action after t, h = 1..50; for the others goals are at the ends of blocks."""
+    for steps_per_row, every_row, horizons in ((1, True, range(1, 51)), (1, False, range(5, 51, 5))):
+        batch = draw_transitions(row_windows(rng, steps_per_row), rng, 4000, max_offset=10, every_row=every_row)
+        assert set(np.unique(batch.horizon)) == set(horizons)
+        assert np.array_equal(batch.goal - batch.latent, batch.horizon[:, None])
+        assert np.array_equal(batch.block[:, 0], 2 * batch.latent[:, 0])  # the first number of that row's action
+    thinned = draw_transitions(row_windows(rng, 5), rng, 4000, max_offset=10, every_row=True)
+    assert set(np.unique(thinned.horizon)) == set(range(5, 51, 5))
+    assert np.array_equal(5 * (thinned.goal - thinned.latent), thinned.horizon[:, None])
+
+
+def test_the_inverse_model_is_fitted_to_the_next_action_at_the_horizon_it_is_told():
+    """|GC-IDM(z_t, z_{t+h}, h) - a_t|^2, whatever the rest of the block is."""
+    torch.manual_seed(0)
+    baseline = LEARNED.get("gcidm")
+    model = baseline.network(LATENT, 10, 5, baseline.config(width=16))
+    latent, goal, block = torch.randn(8, LATENT), torch.randn(8, LATENT), torch.randn(8, 10)
+    block[:, 2:] = float("nan")
+    horizon = torch.arange(8) + 1.0
+    loss = model.losses({"latent": latent, "goal": goal, "block": block, "horizon": horizon})["loss"]
+    expected = (model.blocks(latent, goal, horizon) - block[:, :2]).square().mean()
+    assert torch.equal(loss, expected)
 
 
 @pytest.mark.parametrize("name", [*LEARNED])
@@ -142,7 +174,7 @@ def test_a_learned_baseline_learns(name):
         ones = torch.ones(count)
         return {
             "latent": latent, "goal": goal, "block": goal - latent, "following": goal,
-            "reached": ones, "offset": ones, "future": ones,
+            "reached": ones, "horizon": ones, "future": ones,
         }  # fmt: skip
 
     for _ in range(300):
@@ -168,7 +200,7 @@ def test_offline_learning_prefers_the_block_that_arrives(name):
         sign = torch.randint(0, 2, (256, 1)) * 2.0 - 1
         latent = torch.zeros(256, LATENT)
         batch = {"latent": latent, "goal": goal, "block": sign * goal, "following": sign * goal}
-        batch |= {"reached": (sign[:, 0] > 0).float(), "offset": torch.ones(256), "future": torch.ones(256)}
+        batch |= {"reached": (sign[:, 0] > 0).float(), "horizon": torch.ones(256), "future": torch.ones(256)}
         loss = model.losses(batch)["loss"]
         optimizer.zero_grad()
         loss.backward()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shlex
@@ -154,6 +155,14 @@ def test_the_examples_of_every_verb_parse(verb):
     assert examples
     for example in examples:
         parse(example)
+
+
+def test_every_verb_that_reads_a_dataset_takes_names_for_its_columns():
+    """But `collect --policy`, which goes on with a file that `collect` made."""
+    verbs = {verb for verb in VERBS if "data" in {field.name for field in dataclasses.fields(load_verb(verb))}}
+    assert {verb for verb in verbs if "named" in load_verb(verb).__dataclass_fields__} == verbs - {"collect"}
+    options = parse("evaluate tworoom --data theirs.h5 --columns pixels=image,state=proprio")
+    assert options.named.of(TASKS["tworoom"]).columns == {"pixels": ("image",), "state": ("proprio",)}
 
 
 def test_the_parser_of_these_tests_refuses_what_does_not_exist(capsys):

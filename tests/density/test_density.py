@@ -34,12 +34,16 @@ def test_it_normalizes_on_a_grid(block_dim):
     assert density.sum() * (axis[1] - axis[0]) ** block_dim == pytest.approx(1.0, abs=1e-3)
 
 
-def test_the_score_is_the_negative_log_density_a_dimension():
-    """One component: the closed form of a Gaussian."""
-    model = mixture(3, components=1)
+@pytest.mark.parametrize(
+    ("floor", "deviation"),
+    [(0.0, torch.exp), (0.05, lambda spread: 0.05 + torch.nn.functional.softplus(spread))],
+)
+def test_the_score_is_the_negative_log_density_a_dimension(floor, deviation):
+    """One component: the closed form of a Gaussian, as in the paper (logarithms of deviations) and with a floor."""
+    model = mixture(3, components=1, min_std=floor)
     context, block = torch.randn(5, 3, 4), torch.randn(5, 3)
     _, mean, spread = model.net(context.flatten(1)).split([1, 3, 3], dim=1)
-    std = 0.05 + torch.nn.functional.softplus(spread)
+    std = deviation(spread)
     expected = (0.5 * ((block - mean) / std) ** 2 + std.log() + 0.5 * np.log(2 * np.pi)).mean(dim=1)
     assert torch.allclose(model.score(context, block), expected, atol=1e-5)
 
@@ -54,7 +58,7 @@ def test_gradients_reach_every_parameter_the_blocks_and_the_contexts():
 
 def test_tiny_variances_stay_finite():
     """Components collapsed onto one block, and a block far away from all of them."""
-    model = mixture(10)
+    model = mixture(10, min_std=0.05)
     with torch.no_grad():
         model.net[2].weight.zero_()
         model.net[2].bias[16 + 160 :].fill_(-200.0)

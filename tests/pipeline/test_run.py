@@ -19,6 +19,7 @@ from leplanner.pipeline.bundle import make_bundle
 from leplanner.report.browser import outcome_text
 from leplanner.report.card import Making
 from leplanner.report.page import write_page
+from leplanner.tasks import TASKS
 from leplanner.worlds import World, WorldSpec
 from leplanner.worlds.lewm.encoders import ViTConfig
 from leplanner.worlds.lewm.family import FAMILY
@@ -122,20 +123,43 @@ def test_data_without_states_is_refused_at_once(finished, tmp_path, capsys):
     assert not out.exists()
 
 
+def write_released(source, target):
+    """TwoRoom's layout as released, with a column of another name and larger frames: every pixel twice."""
+    with h5py.File(source, "r") as ours, h5py.File(target, "w") as theirs:
+        for name in ("action", "ep_len", "ep_offset"):
+            theirs[name] = ours[name][:]
+        theirs["image"] = ours["pixels"][:].repeat(2, axis=1).repeat(2, axis=2)
+        theirs["proprio"], theirs["ep_idx"] = ours["state"][:], ours["episode_idx"][:]
+        theirs.attrs["steps_per_row"] = ours.attrs["steps_per_row"]
+    return str(target)
+
+
 def test_run_on_a_released_world(finished, tmp_path, capsys):
     """The same pipeline with a checkpoint in the hub's format and its dataset."""
     shape = LeWMConfig(encoder=ViTConfig(32, 16, 192, 12, 3), depth=1, heads=2, head_dim=16, mlp=64, projector=32)
     actions = ActionSpec((0.0, 0.0), (1.0, 1.0), (-1.0, -1.0), (1.0, 1.0), block=5)
     world = World.build(WorldSpec("lewm", "tworoom", shape, actions))
     FAMILY.export_release(world, tmp_path / "release")
-    data = str(finished[0] / "data.h5")
-    words = ["run", "tworoom", "--scale", "tiny", "--world", str(tmp_path / "release"), "--trials", "1"]
+    data = write_released(finished[0] / "data.h5", tmp_path / "tworoom.h5")
+    words = [
+        "run",
+        "tworoom",
+        "--scale",
+        "tiny",
+        "--columns",
+        "pixels=image",
+        "--world",
+        str(tmp_path / "release"),
+        "--trials",
+        "1",
+    ]
     words += ["--search-trials", "0", "--out", str(tmp_path / "run")]
     assert main([*words, "--data", data]) == 0
     assert not (tmp_path / "run" / "finetuned").exists()
     card = (tmp_path / "run" / "bundle" / "README.md").read_text()
     assert f"World: imported from {tmp_path / 'release'}" in card
-    assert "--data data.h5" in card
+    assert "--data tworoom.h5 --columns pixels=image" in card
+    assert "Frames of the data are 64 px large, and were resized to 32 px (bilinear)." in card
     planner = lp.load(tmp_path / "run" / "bundle")
     assert planner.world.spec.network == shape
     assert planner.world.spec.actions.std != (1.0, 1.0)  # the dataset's
@@ -154,10 +178,10 @@ def test_a_bundle_is_of_the_weights_that_were_measured(finished, tmp_path):
     (tmp_path / "summary.json").write_text(json.dumps(summary))
     making = Making("", "tiny", "best", "lewm", base / "data.h5", {})
     with pytest.raises(ValueError, match="other weights"):
-        make_bundle(base / "planner", tmp_path, base / "data.h5", making, base / "bundle")
+        make_bundle(TASKS["tworoom"], base / "planner", tmp_path, base / "data.h5", making, base / "bundle")
     (tmp_path / "summary.json").write_text(json.dumps(read_json(evaluation / "summary.json") | {"errors": 2}))
     with pytest.raises(ValueError, match="2 trials"):
-        make_bundle(base / "planner", tmp_path, base / "data.h5", making, base / "bundle")
+        make_bundle(TASKS["tworoom"], base / "planner", tmp_path, base / "data.h5", making, base / "bundle")
     assert lp.load(base / "bundle")
 
 
@@ -167,7 +191,7 @@ def test_a_bundle_keeps_what_else_is_in_its_folder(finished, tmp_path):
     out = tmp_path / "bundle"
 
     def make():
-        return make_bundle(base / "planner", base / "measured", base / "data.h5", making, out)
+        return make_bundle(TASKS["tworoom"], base / "planner", base / "measured", base / "data.h5", making, out)
 
     card = (make() / "README.md").read_text()
     make()

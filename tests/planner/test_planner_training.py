@@ -143,6 +143,17 @@ def test_the_best_weights_are_kept(run, tmp_path):
     assert all(torch.equal(bundle.model.state_dict()[name], tensor) for name, tensor in best.items())
 
 
+def test_the_last_weights_are_kept_on_request(run, tmp_path):
+    """As after the last step, however bad; a run that keeps the best does not continue as one that does not."""
+    planner = run(tmp_path, keep_best=False)
+    last = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
+    assert not last["best"]
+    assert all(torch.equal(planner.model.state_dict()[name], tensor) for name, tensor in last["state"].items())
+    assert json.loads((tmp_path / "config.json").read_text())["training"]["best_held_out"] is None
+    with pytest.raises(ValueError, match="another configuration"):
+        run(tmp_path)
+
+
 def test_fixed_terminal_and_ablations_train(run, tiny_world, tiny_cache, tmp_path):
     for name, changes in {
         "terminal": {"objective": "fixed-terminal"},

@@ -121,10 +121,11 @@ def test_metrics_tell_of_the_probe_and_of_the_loader(tworoom, tmp_path):
     assert {"probe_agent_x", "probe_agent_y", "held_out_error", "loader_share", "frames_per_s"} <= set(line)
 
 
-def test_frames_of_another_size_are_refused(tworoom, tmp_path):
-    network = replace(PRESET.network, encoder=replace(PRESET.network.encoder, frame_size=64))
-    with pytest.raises(ValueError, match="32x32 px, the world expects 64 px"):
-        train_world(TASK, tworoom, PRESET.family, network, PRESET.objective, PRESET.world, tmp_path, PRESET.block)
+def test_oblong_frames_are_refused_before_anything_is_written(tworoom, tmp_path):
+    oblong = replace(tworoom, frames=tworoom.frames[:, :24])
+    with pytest.raises(ValueError, match="square, 32 x 32 pixels; got 24 x 32"):
+        train_world(TASK, oblong, PRESET.family, PRESET.network, PRESET.objective, PRESET.world, tmp_path, PRESET.block)
+    assert not any(tmp_path.iterdir())
 
 
 def test_ridge_recovers_a_linear_map(rng):

@@ -15,7 +15,7 @@ from ...tasks import Task
 from ..digest import content_digest, remembered_digest
 from ..episodes import Array, Episodes, Frames
 from .base import Format
-from .columns import join_states, shape_actions, state_columns
+from .columns import column_name, join_states, missing_column, shape_actions, state_columns
 
 EPISODE_COLUMNS = ("episode_idx", "ep_idx")
 GOAL_ROWS = "goal_rows"  # of on-policy files: the rows an episode started from and was steered to, -1 for behavior
@@ -61,26 +61,27 @@ def open_hdf5(path: Path, task: Task | None, in_memory: bool | None) -> Episodes
 
 
 def _read_hdf5(file: h5py.File, path: Path, task: Task | None, in_memory: bool | None) -> Episodes:
-    pixels, action = _column(file, "pixels", path), _column(file, "action", path)
+    pixels, action = _column(file, "pixels", path, task), _column(file, "action", path, task)
     if pixels.ndim != 4 or pixels.shape[-1] != 3 or pixels.dtype != np.uint8 or len(pixels) == 0:
         raise ValueError(
-            f"{path}: column 'pixels' has shape {pixels.shape} and type {pixels.dtype}; "
+            f"{path}: column {column_name('pixels', task)!r} has shape {pixels.shape} and type {pixels.dtype}; "
             "expected (rows, height, width, 3) of uint8."
         )
     lengths, starts = (
-        _read(_column(file, name, path), path).reshape(-1).astype(np.int64) for name in ("ep_len", "ep_offset")
+        _read(_column(file, name, path, task), path).reshape(-1).astype(np.int64) for name in ("ep_len", "ep_offset")
     )
     steps_per_row = int(file.attrs.get("steps_per_row", 1))
     actions = shape_actions(_read(action, path), steps_per_row, task, path)
-    names = state_columns(set(file), task)
+    found = _columns(file)
+    names = state_columns(found, lambda name: int(np.prod(found[name][1:])), task)
     states = None
     if names:
-        states = join_states([_read(_column(file, name, path), path) for name in names], names, task, path)
+        states = join_states([_read(_named(file, name, "state", path), path) for name in names], names, task, path)
     _check_index(path, starts, lengths, {"pixels": len(pixels), "action": len(actions), "state": _rows(states)})
     frames: Frames = FramesOnDisk(pixels, path)
     if in_memory or (in_memory is None and int(np.prod(pixels.shape)) < IN_MEMORY_BYTES):
         frames = _read(pixels, path)
-    ids, goal_rows = _episode_ids(file, starts, len(pixels), path), _goal_rows(file, starts, len(pixels), path)
+    ids, goal_rows = _episode_ids(file, starts, len(pixels), path, task), _goal_rows(file, starts, len(pixels), path)
     columns = {"action": actions, "state": states, "start": starts, "length": lengths, "id": ids, "goal": goal_rows}
     return Episodes(
         frames=frames,
@@ -93,6 +94,7 @@ def _read_hdf5(file: h5py.File, path: Path, task: Task | None, in_memory: bool |
         digest=remembered_digest(path, lambda: content_digest(frames, columns)),
         meta=json.loads(file.attrs.get("leplanner", "{}")),
         goal_rows=goal_rows,
+        columns=tuple(sorted(found)),
     )
 
 
@@ -100,13 +102,21 @@ def _rows(states: Array | None) -> int | None:
     return None if states is None else len(states)
 
 
-def _column(file: h5py.File, name: str, path: Path) -> h5py.Dataset:
+def _columns(file: h5py.File) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of all columns; those in groups are called GROUP/NAME."""
+    found: dict[str, tuple[int, ...]] = {}
+    file.visititems(lambda name, item: found.update({name: item.shape}) if isinstance(item, h5py.Dataset) else None)
+    return found
+
+
+def _column(file: h5py.File, ours: str, path: Path, task: Task | None) -> h5py.Dataset:
+    return _named(file, column_name(ours, task), ours, path)
+
+
+def _named(file: h5py.File, name: str, ours: str, path: Path) -> h5py.Dataset:
     column = file.get(name)
     if not isinstance(column, h5py.Dataset):
-        raise ValueError(
-            f"{path} has no column {name!r}; found: {', '.join(sorted(file)) or 'nothing'}. A dataset needs pixels, "
-            "action, ep_len and ep_offset (stable-worldmodel's HDF5 layout). Collect one with: leplanner collect"
-        )
+        raise missing_column(path, name, ours, _columns(file))
     return column
 
 
@@ -121,10 +131,11 @@ def _read(column: h5py.Dataset, path: Path, rows: Any = ...) -> Array:
         ) from error
 
 
-def _episode_ids(file: h5py.File, starts: Array, rows: int, path: Path) -> Array:
-    for name in EPISODE_COLUMNS:
-        if name in file:
-            column = _read(_column(file, name, path), path).reshape(-1)
+def _episode_ids(file: h5py.File, starts: Array, rows: int, path: Path, task: Task | None) -> Array:
+    named = task.columns.get(EPISODE_COLUMNS[0], ()) if task is not None else ()
+    for name in named or EPISODE_COLUMNS:
+        if named or name in file:
+            column = _read(_named(file, name, EPISODE_COLUMNS[0], path), path).reshape(-1)
             if len(column) != rows:
                 raise ValueError(f"{path}: column {name!r} has {len(column)} rows, but 'pixels' has {rows}.")
             return column[starts].astype(np.int64)
@@ -134,7 +145,7 @@ def _episode_ids(file: h5py.File, starts: Array, rows: int, path: Path) -> Array
 def _goal_rows(file: h5py.File, starts: Array, rows: int, path: Path) -> Array | None:
     if GOAL_ROWS not in file:
         return None
-    column = _read(_column(file, GOAL_ROWS, path), path)
+    column = _read(_named(file, GOAL_ROWS, GOAL_ROWS, path), path)
     if column.shape != (rows, 2) or (column < -1).any() or (column >= rows).any():
         raise ValueError(
             f"{path}: column {GOAL_ROWS!r} of shape {column.shape} must hold two rows below {rows}, or -1, in each of "

@@ -24,6 +24,7 @@ class DINOv2Config:
     """A released DINOv2; the sizes are those of DINOv2-S/14."""
 
     kind: ClassVar[str] = "dinov2"
+    resampling: ClassVar[str] = "bilinear"  # of frames of another size
     weights: str = "facebook/dinov2-small"
     """folder or Hugging Face id with config.json and model.safetensors"""
     frame_size: int = 224

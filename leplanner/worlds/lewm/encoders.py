@@ -19,6 +19,7 @@ class ViTConfig:
     """LeWM's encoder: ViT-tiny, read out at the class token."""
 
     kind: ClassVar[str] = "vit"
+    resampling: ClassVar[str] = "bilinear"  # of frames of another size
     frame_size: int = 224
     patch: int = 14
     width: int = 192

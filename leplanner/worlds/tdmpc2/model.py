@@ -26,6 +26,7 @@ class CNNConfig:
     """stable-worldmodel's pixel encoder: convolutions without padding, and a linear map."""
 
     kind: ClassVar[str] = "cnn"
+    resampling: ClassVar[str] = "bilinear"  # of frames of another size
     frame_size: int = 224
     channels: int = 32
     kernels: tuple[int, ...] = (7, 5, 3, 3)
