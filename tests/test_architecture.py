@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import leplanner
+from leplanner.cli.main import VERBS
 
 PACKAGE = Path(leplanner.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -95,7 +96,7 @@ def test_stable_worldmodel_has_one_seam():
 def test_verbs_parse_call_and_print():
     """The command line holds no logic: it is small, and nothing of it trains, rolls out or writes weights."""
     verbs = [p for p in FILES if p.relative_to(PACKAGE).parts[0] == "cli"]
-    assert sum(len(p.read_text().splitlines()) for p in verbs) < 1760
+    assert sum(len(p.read_text().splitlines()) for p in verbs) < 75 * len(VERBS)  # most of it help
     for path in verbs:
         assert not {m for m in imported_modules(path) if m.startswith("torch.nn")}, path
         assert "write_safetensors" not in path.read_text(), path
