@@ -68,7 +68,7 @@ class Reproduce:
     world: MaybeStr = None
     """a released checkpoint (folder or Hugging Face id) to use instead of training a world; needs --data"""
     data: MaybePath = None
-    """a dataset to use instead of collecting one; trials are then from its held-out episodes"""
+    """a dataset to use instead of collecting one; trials are then from its held-out episodes, and draws from all"""
     named: Annotated[Columns, Flat] = field(default_factory=Columns)
     base: MaybePath = None
     """folder of the task's artifacts (default: runs/TASK)"""

@@ -42,6 +42,7 @@ class Decision:
     imagined: (
         float | None
     )  # where its plan ends in imagination, by one scorer for all; None if not asked for, or no plan
+    score_ms: float = 0.0  # of that scorer: no part of the decision
 
 
 class Controller:
@@ -159,12 +160,13 @@ class Controller:
             )
         self.queue = [actions[:, i] for i in range(keep)]
         transitions = (self.policy.transitions - before) // self.batch
-        imagined = None
+        imagined, began = None, time.perf_counter()
         if self.policy.stride is None and self.policy.frames:
             blocks = self._standardized(actions)
             imagined = imagined_distance(self.world, problem, blocks).mean().item() if self.score else None
             self.remaining_plan = blocks[:, self.execute :] if blocks.shape[1] > self.execute else None
-        self.decisions.append(Decision(self._encode_ms, plan_ms, transitions, imagined))
+        score_ms = 1e3 * (time.perf_counter() - began)
+        self.decisions.append(Decision(self._encode_ms, plan_ms, transitions, imagined, score_ms))
         self._encode_ms, self.decided = 0.0, self.decided + 1
         for known in (self.latents, self.past):  # a loop may run for days
             for number in [n for n in known if n <= self.step // self.block - self.world.spec.context]:

@@ -25,7 +25,8 @@ class Metric:
     name: str
     title: str
     kind: Literal["rate", "value"]
-    compute: Callable[[Task, np.ndarray, np.ndarray], Any]  # (task, states (T+1, S), goal (S,))
+    # (task, states (T+1, S), goal (S,)); None: only earlier results have it
+    compute: Callable[[Task, np.ndarray, np.ndarray], Any] | None
     about: str = ""  # a sentence for readers of a report
     in_task_units: bool = False  # a value in the unit of the task's error
 
@@ -39,7 +40,7 @@ METRICS: Registry[Metric] = Registry("metric", "leplanner.metrics")
 def score_states(task: Task, states: np.ndarray, goal: np.ndarray) -> dict[str, Any]:
     """The outcome of a trial: states (T+1, S), the start and one after each action. The start
     itself never counts as success."""
-    return {metric.name: metric.compute(task, states, goal) for metric in METRICS.values()}
+    return {m.name: m.compute(task, states, goal) for m in METRICS.values() if m.compute is not None}
 
 
 def metrics_of(kind: Literal["rate", "value"]) -> list[Metric]:
@@ -102,7 +103,7 @@ for metric in (
         EARLIER_STRICT,
         "strict (earlier)",
         "rate",
-        lambda task, states, goal: None,
+        None,
         "What was called strict before it was CLEAR-LeWM's; kept for results that were measured with it.",
     ),
     Metric(

@@ -72,7 +72,7 @@ class TrialRow:
     encode_ms: float | None = None  # median a decision
     plan_ms: float | None = None
     environment_ms: float | None = None  # stepping and rendering, the whole trial
-    seconds: float | None = None  # the whole episode, from its first frame to its last action
+    seconds: float | None = None  # the whole episode, from its first frame to its last action, without the scorer
     error: str | None = None  # why the trial could not be run; it then counts for no method
 
 
@@ -116,8 +116,8 @@ def run_trial(
         states.append(sim.state())
         if camera:
             camera.capture(len(states) - 1)
-    seconds = time.perf_counter() - started
     decisions = controller.decisions
+    seconds = time.perf_counter() - started - sum(decision.score_ms for decision in decisions) / 1e3
     visited = np.stack(states)
     transitions = sum(decision.transitions for decision in decisions)
     imagined = [decision.imagined for decision in decisions if decision.imagined is not None]

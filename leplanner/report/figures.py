@@ -229,11 +229,11 @@ def hold_ablation(table: dict[str, Any], title: str) -> Any:
         marker, offset = MARKERS[number % len(MARKERS)], apart * (number - (len(intervals) - 1) / 2)
         for place, row in enumerate(variants):
             if m in row["success"]:
-                color = _variant_color(row)
+                color = variant_color(row)
                 draw_interval(left, row["success"][m], place + offset, color, "white" if number else color, marker)
         left.plot([], [], marker, ms=4, color=BLACK, mfc="white" if number else BLACK, label=f"m = {m}")
     for place, row in enumerate(variants):
-        color = _variant_color(row)
+        color = variant_color(row)
         fit = row["fit"]
         if fit["fixed_point"] is not None and fit["low"] is not None:
             right.plot([fit["low"], fit["high"]], [place, place], color=color, lw=1)
@@ -299,7 +299,7 @@ def family_comparison(report: dict[str, Any], title: str) -> Any:
     return figure
 
 
-def _variant_color(row: dict[str, Any]) -> str:
+def variant_color(row: dict[str, Any]) -> str:
     return VERMILION if row["name"].startswith("fixed-terminal") else BLUE
 
 

@@ -27,8 +27,7 @@ def reproduction_sections(folder: Path) -> list[Section]:
     about = (
         f"The paper's experiment on {task.title} at {contents['scale']} scale, each part beside what the paper prints."
     )
-    lines = [*contents["differs"], f"Made by `{contents['command']}`."]
-    first = Section(f"{task.title}: the paper's experiment", about, lines, {})
+    first = Section(f"{task.title}: the paper's experiment", about, contents["differs"], {})
     return [first, *(_part(task, folder, read_json(folder / f"{name}.json")) for name in contents["parts"])]
 
 
@@ -49,7 +48,8 @@ def _part(task: Task, folder: Path, facts: dict[str, Any]) -> Section:
         Sheet("", one["title"], tuple(one["words"]), tuple(one["figures"]), [[tuple(row) for row in one["rows"]]])
         for one in facts.get("sheets", [])
     ]
-    return Section(facts["title"], facts["about"], facts.get("notes", []), drawn, [printed, *others])
+    lines = [*facts.get("notes", []), f"Made by `{facts['command']}`."]
+    return Section(facts["title"], facts["about"], lines, drawn, [printed, *others])
 
 
 def _environments(task: Task, folder: Path, data: dict[str, Any]) -> list[Any]:

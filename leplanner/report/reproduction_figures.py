@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..control.methods import BLUE, GRAY, METHODS, VERMILION
-from .figures import COLUMN_IN, MARKERS, draw_interval, new_axes, new_grid, styled
-
-COLORS = {"fixed-terminal": VERMILION, "arrival-and-hold": BLUE}  # as the paper's figures
+from .figures import COLUMN_IN, MARKERS, draw_interval, new_axes, new_grid, styled, variant_color
 
 
 @styled
@@ -28,14 +26,14 @@ def environments(frames: dict[str, Any], title: str) -> Any:
 
 @styled
 def objectives(data: dict[str, Any], title: str) -> Any:
-    """Any-time success of each objective with its 95 % interval, and each training seed as a dot."""
+    """Success of each objective with its 95 % interval, and each training seed as a dot."""
     rows = data["rows"]
     replans = list(rows[0]["success"])
     figure, axes = new_axes(COLUMN_IN, 0.9 + 0.3 * len(rows))
     for number, m in enumerate(replans):
         marker, shift = MARKERS[number % len(MARKERS)], 0.3 * (number - (len(replans) - 1) / 2)
         for place, row in enumerate(rows):
-            color = VERMILION if row["name"].startswith("fixed-terminal") else BLUE
+            color = variant_color(row)
             draw_interval(axes, row["success"][m], place + shift, color, "white" if number else color, marker)
             if len(row["by_seed"][m]) > 1:
                 seeds = [100 * rate for rate in row["by_seed"][m]]
@@ -44,7 +42,7 @@ def objectives(data: dict[str, Any], title: str) -> Any:
     axes.set_yticks(range(len(rows)), [row["name"] for row in rows])
     axes.invert_yaxis()
     axes.set_xlim(-3, 103)
-    axes.set_xlabel("any-time success, %")
+    axes.set_xlabel("success, %")
     figure.legend(loc="outside lower center", ncols=len(replans))
     axes.set_title(title)
     return figure
@@ -54,10 +52,11 @@ def objectives(data: dict[str, Any], title: str) -> Any:
 def settling(data: dict[str, Any], title: str) -> Any:
     """Fitted closed loops of both objectives from one start, and where each settles."""
     figure, axes = new_axes(COLUMN_IN, 2.2)
-    for name, distances in data["curves"].items():
-        axes.plot(range(len(distances)), distances, "o-", ms=3, color=COLORS.get(name, GRAY), label=name)
-        axes.axhline(distances[-1], color=COLORS.get(name, GRAY), lw=0.6, ls=":")
-    axes.set_yscale("log")
+    for (name, curve), color in zip(data["curves"].items(), (VERMILION, BLUE), strict=True):  # as the paper's figures
+        axes.plot(range(len(curve["distances"])), curve["distances"], "o-", ms=3, color=color, label=name)
+        if curve["settles"] is not None:
+            axes.axhline(curve["settles"], color=color, lw=0.6, ls=":")
+    axes.set_ylim(bottom=0)
     axes.set_xlabel("replans")
     axes.set_ylabel("distance D")
     axes.legend()

@@ -24,7 +24,7 @@ class Part:
     applies: Callable[[Reproduction], bool] = lambda reproduction: True
 
 
-PARTS: Registry[Part] = Registry("part", "leplanner.reproduction_parts")
+PARTS: Registry[Part] = Registry("part")
 
 
 def beside(part: str, task: str, measured: Mapping[str, str]) -> list[dict[str, str]]:

@@ -28,21 +28,30 @@ def reproduce(
     parts = _chosen(reproduction, names)
     stages = reproduction.stages()
     run_stages(stages, reproduction.paths.minutes, lambda number, stage: on_stage(stage.name))
-    identity = reproduction.identity
-    found: dict[str, Facts] = {}
+    results: dict[str, Facts] = {}
     for part in parts:
         on_stage(part.title)
-        file = reproduction.out / f"{part.name}.json"
-        known = read_json(file) if file.exists() else {}
-        if known.get("identity") != identity:
-            about = {"name": part.name, "title": part.title, "about": part.about, "identity": identity}
-            made = {"command": command_line(), "provenance": provenance(world=load_world(reproduction.world).digest)}
-            known = about | part.run(reproduction) | made
-            write_json(file, known)
-        found[part.name] = known
+        facts = _finished(reproduction, part)
+        if facts is None:
+            about = {"name": part.name, "title": part.title, "about": part.about, "identity": reproduction.identity}
+            history = {"command": command_line(), "provenance": provenance(world=load_world(reproduction.world).digest)}
+            facts = about | part.run(reproduction) | history
+            write_json(_file(reproduction, part), facts)
+        results[part.name] = facts
         _write_contents(reproduction)
         write_page([reproduction.out], reproduction.out / PAGE, f"{reproduction.task.title}: the paper's experiment")
-    return found
+    return results
+
+
+def _file(reproduction: Reproduction, part: Part) -> Path:
+    return reproduction.out / f"{part.name}.json"
+
+
+def _finished(reproduction: Reproduction, part: Part) -> Facts | None:
+    """What a part found with these very settings."""
+    file = _file(reproduction, part)
+    facts = read_json(file) if file.exists() else {}
+    return facts if facts.get("identity") == reproduction.identity else None
 
 
 def _chosen(reproduction: Reproduction, names: Sequence[str]) -> list[Part]:
@@ -57,13 +66,12 @@ def _chosen(reproduction: Reproduction, names: Sequence[str]) -> list[Part]:
 
 
 def _write_contents(reproduction: Reproduction) -> None:
-    """What the page is of: parts in the order of the paper, as far as they are made."""
-    made = [part.name for part in PARTS.values() if (reproduction.out / f"{part.name}.json").exists()]
+    """What the page is of: the parts that are finished with these settings; those of others are left out."""
+    finished = [part.name for part in PARTS.values() if _finished(reproduction, part) is not None]
     contents: dict[str, Any] = {
         "task": reproduction.task.name,
         "scale": reproduction.preset.scale,
         "differs": reproduction.differs,
-        "parts": made,
-        "command": command_line(),
+        "parts": finished,
     }
-    write_json(Path(reproduction.out) / CONTENTS, contents)
+    write_json(reproduction.out / CONTENTS, contents)

@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from ... import baselines  # noqa: F401  (registers the learned baselines)
-from ...artifacts import digest_json, read_artifact, to_dict
+from ...artifacts import digest_json, is_whole, read_artifact, to_dict
 from ...baselines.learned import LEARNED
 from ...control.methods import SearchBudget
+from ...data.episodes import split
 from ...data.formats import open_episodes
 from ...evaluation.manifest import default_budget
+from ...evaluation.metrics import HEADLINE, METRICS
 from ...evaluation.runner import EvaluationConfig
 from ...execution.executor import Executor
 from ...tasks import Task
 from ...training.runtime import Runtime
-from ...worlds import load_world
+from ...worlds import FAMILIES, find_family, load_world
 from ..ablations import REFERENCE, VARIANTS, Ablation, Run, run_ablation
-from ..evaluating import Draw, Evaluated, evaluate_folder, find_manifest
+from ..evaluating import MANIFEST, Draw, Evaluated, evaluate_folder, find_manifest
 from ..learning import collect, collect_test, prepare, train_world
 from ..paths import RunPaths
 from ..presets import Preset, get_preset
@@ -66,6 +68,11 @@ class Reproduction:
         return self.paths.base
 
     @property
+    def metric(self) -> str:
+        """Success as the paper counts it: of the object alone, where the task moves one."""
+        return "object" if self.task.object_success else HEADLINE
+
+    @property
     def replans(self) -> tuple[int, ...]:
         return tuple(dict.fromkeys((1, self.preset.planner.horizon)))
 
@@ -84,6 +91,8 @@ class Reproduction:
         if self.options.data is None:
             plan.append(collect(task, preset, self.data, self.executor, show))
             plan.append(collect_test(task, preset, self.test_data, self.executor, show))
+        # early: too few episodes are said before anything is trained
+        plan.append(Stage("draw trials", (self.test_data,), paths.ablation / MANIFEST, self.find_trials))
         if self.options.world is not None:
             run = partial(import_world, self.options.world, task, preset.family, paths.world, self.data)
             plan.append(Stage("import world", (self.data,), paths.world, run))
@@ -94,9 +103,9 @@ class Reproduction:
     @property
     def identity(self) -> str:
         """Of all that decides what parts find: what they were made from, and what was asked."""
-        asked = {name: str(value) for name, value in vars(self.options).items() if name not in ("world", "data")}
+        options = {name: str(value) for name, value in vars(self.options).items() if name not in ("world", "data")}
         training = to_dict(self.preset.training) | to_dict(self.preset.planner)
-        return digest_json([self.ablation.inputs, training, asked])
+        return digest_json([self.ablation.inputs, training, options])
 
     @property
     def draw(self) -> Draw:
@@ -105,17 +114,32 @@ class Reproduction:
     @cached_property
     def ablation(self) -> Ablation:
         """Planners of all objectives, on one manifest: that of all tables but the draws'."""
-        find_manifest(self.paths.ablation, self.task, self.test_data, None, self.draw)
-        made = (self.world, self.paths.latents, self.paths.density)
-        return Ablation(self.task.name, self.preset, *made, self.options.trials, self.paths.ablation)
+        self.find_trials()
+        inputs = (self.world, self.paths.latents, self.paths.density)
+        return Ablation(self.task.name, self.preset, *inputs, self.options.trials, self.paths.ablation)
+
+    def find_trials(self) -> str:
+        folder = self.paths.ablation
+        manifest, source = find_manifest(folder, self.task, self.test_data, None, self.draw)
+        expected = open_episodes(self.test_data, self.task, in_memory=False).digest
+        if manifest.data_digest != expected:
+            raise ValueError(
+                f"{folder / MANIFEST} was drawn from data {manifest.data_digest[:12]}; {self.test_data} is "
+                f"{expected[:12]}. Choose another --base, or delete {self.out} to begin anew."
+            )
+        return f"{len(manifest.trials)} trials of manifest {manifest.digest[:12]}, {source}"
 
     def variants(self, names: Sequence[str], seeds: Sequence[int]) -> dict[str, list[dict[str, Any]]]:
         """Results of planners trained with these objectives, a list over seeds; what is missing is trained and run."""
-        runs = {name: [Run(VARIANTS[name], seed) for seed in seeds] for name in names}
-        every = [run for group in runs.values() for run in group]
-        if any(self.ablation.result(run) is None for run in every):
-            run_ablation(self.ablation, every, self.runtime, self.executor, self.show)
-        return {name: [self.ablation.result(run) or {} for run in group] for name, group in runs.items()}
+        runs = [Run(VARIANTS[name], seed) for name in names for seed in seeds]
+        if any(self.ablation.result(run) is None for run in runs):
+            run_ablation(self.ablation, runs, self.runtime, self.executor, self.show)
+        results: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+        for run in runs:
+            result = self.ablation.result(run)
+            assert result is not None  # it was just made
+            results[run.variant.name].append(result)
+        return results
 
     def planner(self, variant: str = REFERENCE) -> Path:
         """Of the first seed."""
@@ -185,6 +209,7 @@ class Reproduction:
             f"World: {spec.family}, frames of {spec.frame_size} px; {origin}.",
             f"Planner: width {planner.width}, depth {planner.depth}; {training.steps:,} steps, batch {training.batch}.",
             f"Trials: {self.options.trials}, {self.options.search_trials} of searches ({self.options.search}).",
+            f"Beside the paper: success, {METRICS.get(self.metric).title}.",
         ]
 
 
@@ -206,11 +231,24 @@ def plan_reproduction(
     for name in ("trials", "search_trials", "draw_trials", "timed_trials"):
         if (given := getattr(options, name)) < 1:
             raise ValueError(f"--{name.replace('_', '-')} must be at least 1; got {given}.")
-    if not options.seeds or not options.draws:
-        raise ValueError("Give at least one of --seeds and one of --draws.")
+    if options.timed_trials >= options.trials:
+        raise ValueError(
+            f"--timed-trials must be below --trials, since a method's first trial only warms up; got "
+            f"{options.timed_trials} and {options.trials}."
+        )
+    for name, seeds in (("seeds", options.seeds), ("draws", options.draws)):
+        if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
+            raise ValueError(f"--{name} takes different numbers, none below 0; got {', '.join(map(str, seeds))}.")
+    family = find_family(family).name
     preset = get_preset(task, scale, "paper", family, effort)
     other = get_preset(task, scale, world_recipe, family, effort)
     preset = replace(preset, world=other.world, finetune=other.finetune, network=other.network)
     base = RunPaths(paths.base / "reproduction")
     data, test_data = options.data or paths.data, options.data or paths.test_data
+    if options.data is not None:
+        episodes = open_episodes(options.data, task, in_memory=False)
+        episodes.need_states("Trials are set up from physical states")
+        split(episodes)  # a test set alone has nothing to train on
+    if options.world is None and not is_whole(base.world):
+        FAMILIES.get(family).check_ready(preset.network)
     return Reproduction(task, preset, base, data, test_data, options, runtime or Runtime(), executor, show)
