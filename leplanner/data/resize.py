@@ -73,4 +73,9 @@ def at_size(episodes: Episodes, size: int, resampling: str) -> Episodes:
     if (height, width) == (size, size):
         return episodes
     _check_square(height, width, size)
+    if height < size:
+        raise ValueError(
+            f"The dataset's frames have {height} px and the world takes {size}. Enlarged ones would teach it blurred "
+            f"frames that it never sees when it acts. Collect with --size {size}, or choose a smaller world."
+        )
     return replace(episodes, frames=ResizedFrames(episodes.frames, size, resampling))

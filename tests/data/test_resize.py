@@ -59,6 +59,8 @@ def test_a_dataset_is_resized_as_it_is_read(frames, rng):
         assert np.array_equal(sized.frames[rows], expected[rows])
     with pytest.raises(ValueError, match=r"square, 64 x 64 pixels; got 200 x 224. Crop"):
         at_size(replace(episodes, frames=frames[:, :200]), 64, "area")
+    with pytest.raises(ValueError, match=r"frames have 224 px and the world takes 256"):
+        at_size(episodes, 256, "bilinear")
 
 
 def test_each_kind_of_encoder_says_how_its_frames_are_made():

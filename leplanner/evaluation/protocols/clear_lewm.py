@@ -59,8 +59,8 @@ def _draw(name: Name) -> Callable[[TrialRequest], Array]:
 
 def draw_evenly(rows: Array, episode: Array, count: int, rng: np.random.Generator) -> Array:
     """One row of each of `count` episodes, or as evenly as there are episodes, without repeating a row while its
-    episode has others; sorted. The calls of the generator and their order are CLEAR-LeWM's, so that a seed draws its
-    pairs."""
+    episode has others. The calls of the generator and their order are CLEAR-LeWM's, so that a seed draws its pairs;
+    here they stay in the order of the draw, so that the first of them are a draw too."""
     if len(rows) < count:
         return rows
     _, first, sizes = np.unique(episode, return_index=True, return_counts=True)
@@ -75,7 +75,7 @@ def draw_evenly(rows: Array, episode: Array, count: int, rng: np.random.Generato
         own = rows[first[group] : first[group] + sizes[group]]
         left = own[~np.isin(own, chosen)]
         chosen.append(int(rng.choice(left if len(left) else own)))
-    return np.sort(chosen)
+    return np.array(chosen)
 
 
 def _protocol(name: Name, version: str, about: str, start: Callable[[Task, Array], Array]) -> Protocol:
