@@ -169,6 +169,8 @@ def _run_job(
     identity = (bundle, manifest, baselines, config)
     if _worker.get("identity") != identity:
         torch.set_num_threads(threads)
+        if "sim" in _worker:
+            _worker["sim"].close()
         planner, trials = load_bundle(bundle).to(pick_device(config.device)), load_manifest(Path(manifest))
         planner.warm_up()
         task = PROTOCOLS.get(trials.protocol).adapt(get_task(trials.task))

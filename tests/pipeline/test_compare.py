@@ -199,7 +199,7 @@ def test_the_figure_and_the_page_show_it(compared, tmp_path):
     shown = html.unescape(page)
     for sheet in comparison_tables(report):
         assert sheet.title in shown
-        assert all(f"<td>{cell}</td>" in shown for section in sheet.sections for row in section for cell in row)
+        assert all(f">{cell}</td>" in shown for section in sheet.sections for row in section for cell in row)
 
 
 def test_no_search_is_a_quick_look_and_more_trials_continue(compared, tmp_path, monkeypatch, capsys):

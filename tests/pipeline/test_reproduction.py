@@ -9,8 +9,11 @@ import pytest
 import torch
 
 from leplanner.artifacts import read_json
+from leplanner.cli import options
 from leplanner.cli.main import main
 from leplanner.core.actions import ActionSpec
+from leplanner.evaluation import runner
+from leplanner.execution.inline import Inline
 from leplanner.pipeline import ablations
 from leplanner.pipeline.reproduction import PARTS, claim, run
 from leplanner.pipeline.reproduction.mechanism import settling
@@ -24,7 +27,6 @@ from leplanner.worlds.lewm.model import LeWMConfig
 
 TINY = ["--scale", "tiny", "--effort", "0.05", "--trials", "2", "--search-trials", "1", "--samples", "20"]
 TINY += ["--rounds", "1", "--seeds", "0", "--draws", "43..44", "--draw-trials", "1", "--timed-trials", "1"]
-TINY += ["--workers", "1"]
 
 
 # the paper's own numbers
@@ -75,6 +77,17 @@ def test_every_printed_value_belongs_to_a_part():
 
 
 # the command
+
+
+@pytest.fixture(scope="module", autouse=True)
+def in_process():
+    """Starting processes would take most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(options, "make_executor", lambda workers: Inline())
+        patch.setattr(runner, "_worker", worker := {})
+        yield
+        if worker:
+            worker["sim"].close()
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +158,7 @@ def test_pusht_through_a_released_world(tmp_path, monkeypatch):
     """The parts that only PushT has, on a checkpoint in the hub's format and a dataset that is given."""
     monkeypatch.setattr(claim, "OTHERS", ("no support", "K=0"))  # all would take minutes
     shape = LeWMConfig(encoder=ViTConfig(32, 16, 192, 12, 3), depth=1, heads=2, head_dim=16, mlp=64, projector=32)
-    assert main(["collect", "pusht", "--scale", "tiny", "--workers", "1", "--out", str(tmp_path / "data.h5")]) == 0
+    assert main(["collect", "pusht", "--scale", "tiny", "--episodes", "24", "--out", str(tmp_path / "data.h5")]) == 0
     actions = ActionSpec((0.0, 0.0), (1.0, 1.0), (-1.0, -1.0), (1.0, 1.0), block=5)
     world = World.build(WorldSpec("lewm", "pusht", shape, actions))
     FAMILY.export_release(world, tmp_path / "release")

@@ -76,11 +76,12 @@ def test_success_shows_every_rate(evaluated):
 
 
 def test_profiles_are_shares_of_the_start():
-    first, dot, third, third_dot = lines(figures.arrival_profiles(IMAGINED, "PushT"))
+    first, dot, _, third, third_dot, third_ring = lines(figures.arrival_profiles(IMAGINED, "PushT"))
     assert first == pytest.approx([1.0] * 5)
     assert dot == pytest.approx([1.0])
     assert third == pytest.approx([50, 25, 5, 5, 5])
     assert third_dot == pytest.approx([5.0])
+    assert third_ring == pytest.approx([5.0])  # the minimum
 
 
 def test_depth_shades_what_was_not_trained():

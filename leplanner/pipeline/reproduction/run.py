@@ -38,8 +38,8 @@ def reproduce(
             facts = about | part.run(reproduction) | history
             write_json(_file(reproduction, part), facts)
         results[part.name] = facts
-        _write_contents(reproduction)
-        write_page([reproduction.out], reproduction.out / PAGE, f"{reproduction.task.title}: the paper's experiment")
+    _write_contents(reproduction)
+    write_page([reproduction.out], reproduction.out / PAGE, f"{reproduction.task.title}: the paper's experiment")
     return results
 
 
