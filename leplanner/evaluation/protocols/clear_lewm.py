@@ -1,8 +1,8 @@
 """`moderate` and `strict`: trials as CLEAR-LeWM's evaluation specification draws and runs them.
 
 A pair is solved when the verdict of the same name would count its start. What is left is drawn evenly over episodes,
-from all of a dataset. Specification v0.9 starts every trial at rest. v0.5 and v0.8, which published tables follow,
-start with the recorded velocities; their pairs and verdicts are the same.
+from all of a dataset. Specification v0.9 (commit 0c9d94d of its repository) starts every trial at rest. v0.5 and v0.8,
+which published tables follow, start with the recorded velocities; their pairs and verdicts are the same.
 """
 
 from __future__ import annotations

@@ -130,8 +130,8 @@ CLAIM = Part(
 )
 SYMPTOM = Part(
     "symptom",
-    "More budget does not help the fixed-terminal objective",
-    "Any-time success of the fixed-terminal planner, replanning after every block, with more environment actions.",
+    "Does a larger budget help the fixed-terminal objective?",
+    "Success of the fixed-terminal planner, replanning after every block, with more environment actions.",
     _symptom,
     _ablated,
 )

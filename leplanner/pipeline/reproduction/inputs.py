@@ -20,10 +20,8 @@ SAMPLES = 4000  # goals, as many as the paper counts
 
 def _inputs(reproduction: Reproduction) -> Facts:
     task, world = reproduction.task, load_world(reproduction.world)
-    episodes, density = (
-        open_episodes(reproduction.data, task, in_memory=False),
-        load_density(reproduction.paths.density),
-    )
+    episodes = open_episodes(reproduction.data, task, in_memory=False)
+    density = load_density(reproduction.paths.density)
     planner = load_bundle(reproduction.planner())
     parameters = sum(p.numel() for p in planner.model.parameters())
     measured = {

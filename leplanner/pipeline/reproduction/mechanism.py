@@ -1,4 +1,4 @@
-"""Why it works: when plans arrive, where the closed loop settles, what refinements gain."""
+"""How plans behave: when they arrive, where the closed loop settles, what refinements gain."""
 
 from __future__ import annotations
 

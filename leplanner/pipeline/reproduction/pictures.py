@@ -35,21 +35,21 @@ def _pictures(reproduction: Reproduction) -> Facts:
         "SSIM": f"{fidelity['ssim']:.4f}",
     }
     drawings = [drawing("imagined", "A plan, block by block, and where it ends", {"file": "panels.npz"})]
-    solved = _recorded(reproduction)
+    recorded = _recorded(reproduction)
     notes = [
         "Trials shown: the first of the manifest. Its protocol leaves out pairs that are solved at the start, so each "
         "start is farther from the goal than the tolerance; no outcome was consulted."
     ]
-    if solved:
-        drawings.append(drawing("strips", "Executed episodes at ten replans, the target outlined", {"files": solved}))
-        drawings.append(drawing("trajectory", "The first trial over the floor plan", {"files": solved}))
+    if recorded:
+        drawings.append(drawing("strips", "Executed episodes at ten replans, the target outlined", {"files": recorded}))
+        drawings.append(drawing("trajectory", "The first trial over the floor plan", {"files": recorded}))
     return {"beside": beside("pictures", task.name, measured), "notes": notes, "drawings": drawings}
 
 
 def _recorded(reproduction: Reproduction) -> list[dict[str, Any]]:
     """Videos of our planner at m = 1, of the first trials."""
     evaluated = reproduction.scoreboard
-    found = []
+    videos = []
     for row in evaluated.rows:
         if (row.method, row.replan) == ("leplanner", 1) and row.trial < RECORDED:
             path = video_path(
@@ -64,8 +64,8 @@ def _recorded(reproduction: Reproduction) -> list[dict[str, Any]]:
             )
             if path.exists():
                 reached = bool(np.any(load_video(path).reached[1:]))
-                found.append({"file": str(path.relative_to(reproduction.out)), "trial": row.trial, "reached": reached})
-    return found
+                videos.append({"file": str(path.relative_to(reproduction.out)), "trial": row.trial, "reached": reached})
+    return videos
 
 
 PICTURES = Part(

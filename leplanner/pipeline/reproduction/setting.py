@@ -242,7 +242,9 @@ def plan_reproduction(
     family = find_family(family).name
     preset = get_preset(task, scale, "paper", family, effort)
     other = get_preset(task, scale, world_recipe, family, effort)
-    preset = replace(preset, world=other.world, finetune=other.finetune, network=other.network)
+    preset = replace(
+        preset, network=other.network, objective=other.objective, world=other.world, finetune=other.finetune
+    )
     base = RunPaths(paths.base / "reproduction")
     data, test_data = options.data or paths.data, options.data or paths.test_data
     if options.data is not None:
